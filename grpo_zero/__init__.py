@@ -1,0 +1,1 @@
+"""GRPO-Zero: a from-scratch GRPO trainer in PyTorch."""

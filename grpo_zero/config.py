@@ -1,0 +1,418 @@
+"""The configuration: a frozen dataclass a section, loaded from YAML plus overrides, checked first.
+
+Config files of the original GRPO-Zero (sections model, data, training) load as they are.
+No torch import, so ``--help`` is instant. Lists arrive as tuples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grpo_zero.errors import UserError, nearest
+from grpo_zero.settings import (
+    as_plain,
+    build_section,
+    describe_section,
+    field_names,
+    option,
+    read_yaml,
+    show,
+    takes_text,
+    unknown_key_message,
+    unknown_section_message,
+)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which weights, where, and in what precision."""
+
+    pretrained_model_path: str = option(
+        "Qwen2.5-3B-Instruct",
+        "Model folder, Hugging Face id, .gguf file, or embedded:NAME for a packaged model.",
+    )
+    device: str = option(
+        "auto", "Where to compute: cpu, cuda, cuda:N or mps; auto is the best there is."
+    )
+    dtype: str = option(
+        "auto",
+        "Weight precision; auto is bfloat16 on cuda and float32 elsewhere.",
+        choices=("auto", "float32", "bfloat16"),
+    )
+    chat_template: str = option(
+        "auto",
+        "Chat template: auto is the model's own, plain is none, else the path of a Jinja file.",
+    )
+    random_init: bool = option(
+        False, "Start from random weights with the sizes of the folder's config.json."
+    )
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which problems, and how they are asked."""
+
+    task: str = option("countdown", "Name of the task, which asks and verifies.")
+    path: str = option(
+        "Countdown-Tasks-3to4", "Parquet file or folder, jsonl file, or generate to make problems."
+    )
+    test_size: int = option(
+        128, "Number of problems held out for evaluation: the last of the data.", minimum=0
+    )
+    train_size: int = option(
+        20000, "Number of training problems to make when path is generate.", minimum=1
+    )
+    numbers_per_problem: tuple[int, ...] = option(
+        (3, 4),
+        "How many numbers a generated problem has, drawn from this list.",
+        minimum=2,
+        maximum=6,
+    )
+    number_range: tuple[int, int] = option(
+        (1, 99), "Smallest and largest number of a generated problem.", minimum=1
+    )
+    target_range: tuple[int, int] = option(
+        (10, 100), "Smallest and largest target of a generated problem.", minimum=1
+    )
+    prompt: str | None = option(
+        None, "User message, for Countdown with {nums} and {target}; null is the task's own."
+    )
+    system_prompt: str | None = option(
+        None, "System message; null is the task's own, empty text is none."
+    )
+    response_start: str = option(
+        "<think>", "Text that every answer begins with, given to the model as part of the prompt."
+    )
+    data_seed: int = option(
+        1337,
+        "Seed of the problem generator, apart from training.random_seed so that problems stay.",
+        minimum=0,
+    )
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The GRPO run."""
+
+    random_seed: int = option(
+        1337, "Seed of data order, sampling, evaluation and initialisation.", minimum=0
+    )
+    max_prompt_len: int = option(
+        256, "Longest prompt in tokens; problems with a longer one are left out.", minimum=1
+    )
+    max_gen_len: int = option(1024, "Longest completion in tokens.", minimum=1)
+    batch_size: int = option(
+        256, "Completions a step: num_questions_per_batch times answers per question.", minimum=1
+    )
+    num_questions_per_batch: int = option(32, "Questions a step.", minimum=1)
+    micro_batch_size: int | None = option(
+        None, "Most completions in one training forward; null is no limit.", minimum=1
+    )
+    micro_batch_tokens: int = option(
+        16384,
+        "Most tokens in one training forward, prompts included; a longer completion goes alone.",
+        minimum=1,
+    )
+    max_grad_norm: float = option(1.0, "Gradients are scaled down to this norm.", above=0)
+    learning_rate: float = option(1e-5, "Learning rate of AdamW.", minimum=0)
+    weight_decay: float = option(0.0, "Weight decay of AdamW.", minimum=0)
+    betas: tuple[float, float] = option(
+        (0.9, 0.999), "Decay rates of AdamW's two moments.", minimum=0, below=1
+    )
+    warmup_steps: int = option(
+        0, "Steps in which the learning rate rises linearly from zero.", minimum=0
+    )
+    ckpt_dir: str | None = option(
+        None, "Folder of the checkpoints; null is checkpoints in the run folder."
+    )
+    log_dir: str = option("runs", "Folder in which each run makes its own folder.")
+    run_name: str | None = option(None, "Name of the run folder; null is the date and time.")
+    skip_unfinished_episodes: bool = option(
+        True, "Leave completions cut by max_gen_len out of the loss."
+    )
+    ckpt_save_interval: int = option(100, "Steps between checkpoints; 0 is never.", minimum=0)
+    eval_interval: int = option(10, "Steps between evaluations; 0 is never.", minimum=0)
+    memory_efficient_adamw: bool = option(
+        False, "Keep optimizer state in host memory, for less GPU memory and slower steps."
+    )
+    recompute_activations: bool | str = option(
+        "auto",
+        "Recompute activations in the backward pass to save memory; auto is true on cuda.",
+        choices=("auto", True, False),
+    )
+    max_steps: int | None = option(
+        None, "Number of steps; null is one pass over the training problems.", minimum=1
+    )
+    max_minutes: float | None = option(
+        None, "Stop after the step that passes this many minutes; null is no limit.", above=0
+    )
+    temperature: float = option(1.0, "Sampling temperature of training completions.", above=0)
+    num_slots: int | None = option(
+        None, "Completions sampled at once; null is as many as memory allows.", minimum=1
+    )
+    head_chunk_tokens: int = option(
+        1024, "Tokens that go through the vocabulary head at once in training.", minimum=1
+    )
+
+    @property
+    def num_answers_per_question(self) -> int:
+        """G, the group size."""
+        return self.batch_size // self.num_questions_per_batch
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """How held-out success is measured."""
+
+    num_problems: int | None = option(
+        None, "Held-out problems to evaluate on; null is all of them.", minimum=1
+    )
+    samples_per_problem: int = option(1, "Sampled answers per problem.", minimum=1)
+    max_gen_len: int | None = option(
+        None, "Longest completion in tokens; null is training.max_gen_len.", minimum=1
+    )
+    temperature: float = option(1.0, "Sampling temperature of evaluation.", above=0)
+    top_k: int | None = option(
+        None, "Sample among this many likeliest tokens; null or 0 is all.", minimum=0
+    )
+    top_p: float = option(
+        1.0, "Sample among the likeliest tokens that hold this probability.", above=0, maximum=1
+    )
+    greedy: bool = option(True, "Also report the success of greedy answers.")
+
+
+@dataclass(frozen=True)
+class SftConfig:
+    """Supervised training, to give a small model the form of an answer before GRPO."""
+
+    path: str = option(
+        "generate", "Jsonl file with prompt and response, or generate for Countdown searches."
+    )
+    max_steps: int = option(800, "Number of steps.", minimum=1)
+    batch_size: int = option(128, "Responses a step.", minimum=1)
+    learning_rate: float = option(1e-3, "Highest learning rate, reached after warm-up.", above=0)
+    warmup_steps: int = option(
+        50, "Steps in which the learning rate rises linearly from zero.", minimum=0
+    )
+    final_learning_rate_fraction: float = option(
+        0.1, "The cosine decay ends at this part of learning_rate.", minimum=0, maximum=1
+    )
+    tries: tuple[int, int] = option(
+        (1, 4), "Smallest and largest number of random tries in a generated search.", minimum=0
+    )
+    give_up: float = option(
+        0.35,
+        "Chance that a generated search whose tries all missed gives up instead of succeeding.",
+        minimum=0,
+        maximum=1,
+    )
+    output: str = option("sft_model", "Folder to write the trained model to.")
+    eval_interval: int = option(0, "Steps between evaluations; 0 is never.", minimum=0)
+    log_interval: int = option(10, "Steps between log lines.", minimum=1)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration, one attribute a section."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    sft: SftConfig = field(default_factory=SftConfig)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """The configuration as plain data, every key present."""
+        return {f.name: as_plain(getattr(self, f.name)) for f in fields(self)}
+
+
+SECTIONS: Mapping[str, type] = {
+    "model": ModelConfig,
+    "data": DataConfig,
+    "training": TrainingConfig,
+    "evaluation": EvaluationConfig,
+    "sft": SftConfig,
+}
+
+
+def load_config(path: str | None = None, overrides: Iterable[str] = ()) -> Config:
+    """The checked configuration: defaults, then the file, then ``section.key=value`` overrides.
+
+    Args:
+        path: a YAML file or the name of a packaged config; None for the defaults.
+        overrides: values are YAML, except that a text field takes its text as it is.
+
+    Raises:
+        UserError: for anything a user got wrong, before anything else is loaded.
+    """
+    values = _read_sections(resolve_config_path(path)) if path is not None else {}
+    for override in overrides:
+        section, key, value = _parse_override(override)
+        values.setdefault(section, {})[key] = value
+    return config_from_dict(values)
+
+
+def config_from_dict(values: Mapping[str, Mapping[str, Any]], source: str = "") -> Config:
+    """The checked configuration with ``values`` over the defaults; ``UserError`` as above."""
+    _refuse_unknown(values, source)
+    built: dict[str, Any] = {
+        name: build_section(SECTIONS[name], name, keys) for name, keys in values.items()
+    }
+    config = Config(**built)
+    check_config(config)
+    return config
+
+
+def dump_yaml(config: Config) -> str:
+    """YAML text that loads as an equal configuration."""
+    return yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
+
+
+def describe_options() -> str:
+    """Every option, for ``--help``: ``section.key (type, default): sentence``."""
+    blocks = ["\n".join(describe_section(name, cls)) for name, cls in SECTIONS.items()]
+    return "\n\n".join(blocks)
+
+
+def resolve_config_path(name: str) -> Path:
+    """The file ``name`` if there is one, else the packaged config of that name."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    packaged = packaged_configs()
+    known = packaged.get(name.removesuffix(".yaml"))
+    if known is not None:
+        return known
+    names = ", ".join(packaged) or "none"
+    raise UserError(
+        f"There is no config file {name!r} in {Path.cwd()}, nor a packaged config of that name "
+        f"(packaged: {names}).{nearest(name, packaged)}"
+    )
+
+
+def packaged_configs() -> dict[str, Path]:
+    """The YAML files that come with the package, by name."""
+    folder = Path(str(resources.files("grpo_zero"))) / "configs"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def check_config(config: Config) -> None:
+    """Raises ``UserError`` for values that are fine alone but contradict each other."""
+    data, training, evaluation = config.data, config.training, config.evaluation
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", config.model.device):
+        raise UserError(
+            f"model.device is {show(config.model.device)}, but it must be auto, cpu, cuda, cuda:N "
+            "(as in cuda:0) or mps."
+        )
+    if config.model.random_init and config.model.pretrained_model_path.endswith(".gguf"):
+        raise UserError(
+            "model.random_init is true, but it reads the sizes from a folder's config.json and "
+            f"model.pretrained_model_path is {show(config.model.pretrained_model_path)}: give a "
+            "folder, or set model.random_init to false."
+        )
+    _check_groups(training)
+    for key, (low, high) in {
+        "data.number_range": data.number_range,
+        "data.target_range": data.target_range,
+        "sft.tries": config.sft.tries,
+    }.items():
+        if low > high:
+            raise UserError(
+                f"{key} is [{low}, {high}], but the smallest comes first: write [{high}, {low}]."
+            )
+    if data.path == "generate" and data.train_size < training.num_questions_per_batch:
+        raise UserError(
+            f"data.train_size is {data.train_size}, but a step draws "
+            f"training.num_questions_per_batch = {training.num_questions_per_batch} different "
+            "problems: make at least that many."
+        )
+    if training.eval_interval and data.test_size == 0:
+        raise UserError(
+            f"data.test_size is 0, so there is nothing to evaluate on every "
+            f"{training.eval_interval} steps: hold problems out, or set training.eval_interval "
+            "to 0."
+        )
+    if evaluation.num_problems is not None and evaluation.num_problems > data.test_size:
+        raise UserError(
+            f"evaluation.num_problems is {evaluation.num_problems}, but data.test_size holds out "
+            f"only {data.test_size} problems: lower the first or raise the second."
+        )
+
+
+def _check_groups(training: TrainingConfig) -> None:
+    batch, questions = training.batch_size, training.num_questions_per_batch
+    given = f"training.batch_size is {batch} and training.num_questions_per_batch is {questions}"
+    if batch % questions:
+        # At least two answers each, else the advice would be refused in turn.
+        fewer = max(2, batch // questions)
+        sizes = [f"{n * questions} ({n} answers each)" for n in (fewer, fewer + 1)]
+        divisors = [n for n in range(1, batch // 2 + 1) if batch % n == 0]
+        advice = f"use a batch_size of {' or '.join(sizes)}"
+        if divisors:
+            nearby = sorted(divisors, key=lambda n: abs(n - questions))[:2]
+            choices = " or ".join(f"{n}" for n in sorted(nearby))
+            advice += f", or a num_questions_per_batch of {choices}"
+        raise UserError(
+            f"{given}, and {batch} / {questions} = {batch / questions:.2f} is not a whole number "
+            f"of answers per question: {advice}."
+        )
+    if batch // questions < 2:
+        raise UserError(
+            f"{given}, which is one answer per question: GRPO compares the answers to one "
+            "question, and a lone answer has advantage zero, so nothing would be learned. Use a "
+            f"batch_size of {2 * questions} or more."
+        )
+
+
+def _refuse_unknown(values: Mapping[str, Any], source: str) -> None:
+    for section, keys in values.items():
+        if section not in SECTIONS:
+            raise UserError(unknown_section_message(str(section), SECTIONS, source))
+        if not isinstance(keys, Mapping):
+            raise UserError(
+                f"{section} is {show(keys)}, but it must be a section: keys with values, indented."
+            )
+        for key in keys:
+            if key not in field_names(SECTIONS[section]):
+                raise UserError(unknown_key_message(section, str(key), SECTIONS, source))
+
+
+def _parse_override(override: str) -> tuple[str, str, Any]:
+    name, equals, text = override.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not equals or (section in SECTIONS and not dot):
+        raise UserError(
+            f"{override!r} is no setting; write section.key=value, as in training.max_steps=50."
+        )
+    if not dot or section not in SECTIONS:
+        raise UserError(unknown_section_message(section, SECTIONS))
+    if key not in field_names(SECTIONS[section]):
+        raise UserError(unknown_key_message(section, key, SECTIONS))
+    # `data.prompt=Use {nums}: ...` and `training.run_name=7` are meant as text.
+    if takes_text(SECTIONS[section], key) and text != "null" and text[:1] not in ("'", '"'):
+        return section, key, text
+    try:
+        return section, key, yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"The value of {override!r} is no valid YAML.") from error
+
+
+def _read_sections(path: Path) -> dict[str, dict[str, Any]]:
+    """The file's sections; an empty file or section is an empty mapping."""
+    loaded = read_yaml(path)
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise UserError(
+            f"{path} holds {show(loaded)}, but a config file holds sections: {', '.join(SECTIONS)}."
+        )
+    values = {name: {} if keys is None else keys for name, keys in loaded.items()}
+    _refuse_unknown(values, str(path))
+    return values

@@ -1,0 +1,161 @@
+"""Who looks at whom, without a cache: one plain sequence, dense masks (the judge) and packed groups.
+
+A packed stream is a row of groups; a group is one prompt and its completions, ``[prompt | y_1 | y_2 | ...]``. A completion's
+token sees the whole prompt and its own past, nothing of its siblings, and its position goes on from the prompt's end. Padding
+exists inside the attention product alone; the linear layers never see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLayout:
+    """Lengths of one group of a packed stream, in tokens."""
+
+    prompt_length: int
+    completion_lengths: tuple[int, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        return self.prompt_length + sum(self.completion_lengths)
+
+
+def packed_positions(groups: Sequence[GroupLayout]) -> np.ndarray:
+    """Position of each token of the stream in its own sequence, int64 ``[T]``."""
+    parts = []
+    for group in groups:
+        parts.append(np.arange(group.prompt_length))
+        parts += [group.prompt_length + np.arange(n) for n in group.completion_lengths]
+    return np.concatenate(parts)
+
+
+def dense_mask(groups: Sequence[GroupLayout]) -> np.ndarray:
+    """The packed rule spelled out, bool ``[T, T]``: ``[i, j]`` says whether token i sees token j."""
+    num_tokens = sum(group.num_tokens for group in groups)
+    mask_TT = np.zeros((num_tokens, num_tokens), dtype=bool)
+    start = 0
+    for group in groups:
+        prompt = slice(start, start + group.prompt_length)
+        mask_TT[prompt, prompt] = np.tri(group.prompt_length, dtype=bool)
+        start = prompt.stop
+        for length in group.completion_lengths:
+            own = slice(start, start + length)
+            mask_TT[own, prompt] = True
+            mask_TT[own, own] = np.tri(length, dtype=bool)
+            start = own.stop
+    return mask_TT
+
+
+class DenseMask:
+    """The slow twin of every other ``attend``: one explicit mask over all pairs of tokens, softmax in float32."""
+
+    def __init__(self, mask_TT: Tensor) -> None:
+        self.mask_TT = mask_TT
+
+    def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
+        share = q_THD.shape[1] // k_TKD.shape[1]
+        k_THD, v_THD = (x.repeat_interleave(share, dim=1) for x in (k_TKD, v_TKD))
+        scores_HTT = torch.einsum("thd,shd->hts", q_THD, k_THD).float() * q_THD.shape[-1] ** -0.5
+        weights_HTT = scores_HTT.masked_fill(~self.mask_TT, -torch.inf).softmax(-1)
+        return torch.einsum("hts,shd->thd", weights_HTT.to(v_THD.dtype), v_THD)
+
+
+class DenseCausal:
+    """One plain sequence: every token sees itself and its past."""
+
+    def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
+        num_tokens = q_THD.shape[0]
+        mask_TT = torch.ones(num_tokens, num_tokens, dtype=torch.bool, device=q_THD.device).tril()
+        return DenseMask(mask_TT)(layer, q_THD, k_TKD, v_TKD)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rectangle:
+    """Index of a ragged set of spans as a padded rectangle, and the way back to the stream."""
+
+    gather: Tensor
+    """int64 ``[N, length]``: stream index of each slot; padded slots repeat the span's first token."""
+    is_real: Tensor
+    """bool ``[N, length]``."""
+    scatter: Tensor
+    """int64: flat slot of each real token, in stream order."""
+
+
+def _rectangle(starts: np.ndarray, lengths: np.ndarray, device: torch.device) -> _Rectangle:
+    columns = np.arange(max(int(lengths.max(initial=0)), 1))
+    is_real = columns[None, :] < lengths[:, None]
+    gather = np.where(is_real, starts[:, None] + columns[None, :], starts[:, None])
+    to_device = lambda x: torch.from_numpy(x).to(device)  # noqa: E731
+    return _Rectangle(to_device(gather), to_device(is_real), to_device(np.flatnonzero(is_real)))
+
+
+class PackedGroups:
+    """Attention over a packed stream: prompts among themselves once, then completions over (their prompt, own past).
+
+    Two fused products a layer, whatever the number of groups. Prompts stand left-aligned in ``[P, prompt_max]``, completions
+    in ``[N, own_max]`` with keys ``[prompt_max + own_max]``. The heads that share a key head are folded into the query axis, so
+    keys are never repeated.
+
+    Args:
+        groups: layout of the stream, in order; completions may be of length 0.
+        device: where the index tables live.
+    """
+
+    def __init__(self, groups: Sequence[GroupLayout], device: torch.device) -> None:
+        prompt_lengths = np.array([group.prompt_length for group in groups])
+        group_starts = np.cumsum([0] + [group.num_tokens for group in groups[:-1]])
+        spans = [
+            (index, group_starts[index] + group.prompt_length + sum(group.completion_lengths[:c]), n)
+            for index, group in enumerate(groups)
+            for c, n in enumerate(group.completion_lengths)
+            if n > 0
+        ]
+        self.prompts = _rectangle(group_starts, prompt_lengths, device)
+        self.has_completions = bool(spans)
+        # Order of the outputs: all prompts, then all completions; `order` brings them back to the stream's order.
+        prompt_index = (group_starts[:, None] + np.arange(prompt_lengths.max()))[self.prompts.is_real.cpu().numpy()]
+        if spans:
+            prompt_of_N, starts_N, lengths_N = (np.array(column) for column in zip(*spans, strict=True))
+            self.own = _rectangle(starts_N, lengths_N, device)
+            self.prompt_of_N = torch.from_numpy(prompt_of_N).to(device)
+            own_max = self.own.gather.shape[1]
+            sees_prompt = self.prompts.is_real[self.prompt_of_N][:, None, :].expand(-1, own_max, -1)
+            causal = torch.ones(own_max, own_max, dtype=torch.bool, device=device).tril()
+            # A padded key is later than every real query, so the causal part hides it.
+            self.mask_N = torch.cat((sees_prompt, causal.expand(len(spans), -1, -1)), dim=-1)[:, None]
+            own_index = self.own.gather.cpu().numpy()[self.own.is_real.cpu().numpy()]
+            stream_index = np.concatenate((prompt_index, own_index))
+        else:
+            stream_index = prompt_index
+        self.order = torch.from_numpy(np.argsort(stream_index)).to(device)
+
+    def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
+        num_heads, num_kv_heads = q_THD.shape[1], k_TKD.shape[1]
+        grid = self.prompts.gather
+        q, k_prompt, v_prompt = (x[grid].transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
+        out = F.scaled_dot_product_attention(
+            q, k_prompt, v_prompt, is_causal=True, enable_gqa=num_heads != num_kv_heads
+        )
+        parts = [out.transpose(1, 2).flatten(0, 1)[self.prompts.scatter]]
+        if self.has_completions:
+            parts.append(self._completions(q_THD, k_TKD, v_TKD, k_prompt, v_prompt))
+        return torch.cat(parts)[self.order]
+
+    def _completions(self, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, k_prompt: Tensor, v_prompt: Tensor) -> Tensor:
+        share = q_THD.shape[1] // k_TKD.shape[1]
+        q, k_own, v_own = (x[self.own.gather].transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
+        k = torch.cat((k_prompt[self.prompt_of_N], k_own), dim=2)
+        v = torch.cat((v_prompt[self.prompt_of_N], v_own), dim=2)
+        own_max = q.shape[2]
+        q = q.unflatten(1, (-1, share)).flatten(2, 3)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask_N.repeat(1, 1, share, 1))
+        out = out.unflatten(2, (share, own_max)).flatten(1, 2)
+        return out.transpose(1, 2).flatten(0, 1)[self.own.scatter]

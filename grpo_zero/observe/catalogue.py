@@ -1,0 +1,380 @@
+"""The metric catalogue: each metric's unit, definition and healthy range, as data.
+
+Files, console, TensorBoard and ``docs/metrics.md`` all read it, so a number has one meaning.
+A metric that is recorded but missing here is an error (``require_known``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from grpo_zero.errors import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number of a step record."""
+
+    name: str
+    """Its key; ``reward/<part>`` stands for one key per part of the task's reward."""
+    unit: str
+    """What 1.0 means: ``share`` is 0 to 1."""
+    definition: str
+    """One sentence: over what it is taken, and how."""
+    healthy: str
+    """How it should look, and when to worry."""
+    worry_above: float | None = None
+    """The console flags greater values."""
+    worry_below: float | None = None
+    """The console flags smaller values."""
+    trl: str = ""
+    """Its name in TRL, where there is one."""
+    verl: str = ""
+    """Its name in verl, where there is one."""
+
+    def is_worrying(self, value: float) -> bool:
+        """Whether ``value`` is outside the healthy range, or no number at all."""
+        if value != value:
+            return self.worry_above is not None or self.worry_below is not None
+        too_high = self.worry_above is not None and value > self.worry_above
+        too_low = self.worry_below is not None and value < self.worry_below
+        return too_high or too_low
+
+
+_REWARD = (
+    Metric(
+        "step",
+        "updates",
+        "Number of updates done, counting this one; the step field of every record.",
+        "Rises by one.",
+    ),
+    Metric(
+        "reward",
+        "reward",
+        "Mean reward over all completions of the step.",
+        "Rises, noisily; compare means over 10 steps.",
+        trl="reward",
+        verl="critic/rewards/mean",
+    ),
+    Metric(
+        "reward/<part>",
+        "reward",
+        "Mean of one part of the reward over all completions, such as reward/format and "
+        "reward/answer; the parts sum to reward.",
+        "Format saturates early; if answer stays flat after that, the task is too hard or the "
+        "reward is being gamed.",
+        trl="rewards/{f}/mean",
+    ),
+    Metric(
+        "success",
+        "share",
+        "Share of the step's completions whose answer is correct.",
+        "Rises; it is measured on training problems, so trust eval/success.",
+    ),
+    Metric(
+        "zero_variance_share",
+        "share",
+        "Share of questions whose answers all got the same reward, which teach nothing.",
+        "With success rate p and G answers, p^G + (1-p)^G is expected; worry above 0.5.",
+        worry_above=0.5,
+        trl="frac_reward_zero_std",
+    ),
+    Metric(
+        "zero_variance_all_right_share",
+        "share",
+        "Share of questions whose answers are all correct and got the same reward.",
+        "Rises as the policy outgrows its problems; then use harder ones.",
+    ),
+    Metric(
+        "zero_variance_all_wrong_share",
+        "share",
+        "Share of questions whose answers are all incorrect and got the same reward.",
+        "Falls; if it stays near 1, use easier problems or more answers per question.",
+    ),
+)
+
+_COMPLETIONS = (
+    Metric(
+        "length",
+        "tokens",
+        "Mean completion length over all completions of the step, the stop token included.",
+        "Moves slowly; a steady climb without more success is the length bias.",
+        trl="completions/mean_length",
+        verl="response_length/mean",
+    ),
+    Metric(
+        "length_right",
+        "tokens",
+        "Mean length of the completions whose answer is correct; absent when there are none.",
+        "Compare with length_wrong.",
+    ),
+    Metric(
+        "length_wrong",
+        "tokens",
+        "Mean length of the completions whose answer is incorrect; absent when there are none.",
+        "Growing away from length_right is the length bias.",
+    ),
+    Metric(
+        "truncated_share",
+        "share",
+        "Share of completions that max_gen_len cut.",
+        "Near 0; worry above 0.1 and raise training.max_gen_len.",
+        worry_above=0.1,
+        trl="completions/clipped_ratio",
+        verl="response_length/clip_ratio",
+    ),
+    Metric(
+        "num_tokens",
+        "tokens",
+        "Completion tokens sampled in the step.",
+        "Follows length.",
+        trl="num_tokens",
+    ),
+)
+
+_UPDATE = (
+    Metric(
+        "entropy",
+        "nats per token",
+        "Mean entropy of the policy's next-token distribution over forwarded_tokens.",
+        "Falls, then holds; falling to 0 while reward is flat is collapse.",
+        trl="entropy",
+        verl="actor/entropy",
+    ),
+    Metric(
+        "grad_norm",
+        "norm",
+        "L2 norm of the whole gradient before clipping.",
+        "Steady; exactly 0 means that every group was dead, and spikes precede divergence.",
+        trl="grad_norm",
+        verl="actor/grad_norm",
+    ),
+    Metric(
+        "learning_rate",
+        "per update",
+        "Learning rate of the step's update.",
+        "Follows the schedule.",
+    ),
+    Metric(
+        "loss",
+        "nats per token",
+        "GRPO: minus the mean over completion tokens of advantage times log-prob; supervised "
+        "training: the mean cross-entropy over response tokens.",
+        "GRPO: uninformative, since advantages sum to zero in a group; supervised: falls.",
+    ),
+    Metric(
+        "eval_loss",
+        "nats per token",
+        "Supervised training: the mean cross-entropy over the response tokens of held-out rows.",
+        "Falls with loss; rising while loss falls is overfitting.",
+    ),
+    Metric(
+        "forwarded_tokens",
+        "tokens",
+        "Completion tokens that went through the training forward: those with an advantage.",
+        "num_tokens less the dead groups and the completions left out of the loss.",
+    ),
+    Metric(
+        "logprob_gap",
+        "nats per token",
+        "Mean over forwarded_tokens of the absolute difference between a token's log-prob when "
+        "it was sampled and in the training forward, before the update.",
+        "About 1e-6 in float32 and below 0.02 in bfloat16; worry above 0.05: sampler and trainer "
+        "disagree.",
+        worry_above=0.05,
+    ),
+)
+
+_SPEED = (
+    Metric(
+        "tokens_per_s_sample",
+        "tokens per second",
+        "Completion tokens of the step divided by sample_s.",
+        "Steady; it falls when completions get longer.",
+    ),
+    Metric(
+        "tokens_per_s_update",
+        "tokens per second",
+        "forwarded_tokens divided by update_s.",
+        "Steady.",
+        verl="perf/throughput",
+    ),
+    Metric(
+        "sample_s",
+        "seconds",
+        "Time to sample the step's completions.",
+        "Follows length.",
+        verl="timing_s/gen",
+    ),
+    Metric(
+        "update_s",
+        "seconds",
+        "Time for forward, backward and optimizer of the step.",
+        "Falls as zero_variance_share rises, since dead groups are not forwarded.",
+        verl="timing_s/update_actor",
+    ),
+    Metric(
+        "step_s",
+        "seconds",
+        "Time of the whole step, without evaluation and checkpoints.",
+        "About sample_s + update_s.",
+        trl="step_time",
+        verl="timing_s/step",
+    ),
+    Metric(
+        "sample_share",
+        "share",
+        "sample_s divided by step_s.",
+        "0.5 to 0.9; a low share with few tokens per second in training means small forwards.",
+    ),
+    Metric(
+        "peak_gib",
+        "GiB",
+        "Highest memory use so far: allocated on the GPU where there is one, else of the process.",
+        "Flat after the first few steps; a steady climb is a leak.",
+    ),
+    Metric(
+        "peak_host_gib",
+        "GiB",
+        "Highest resident memory of the process so far.",
+        "Flat after the first few steps.",
+    ),
+)
+
+_EVALUATION = (
+    Metric(
+        "eval/success",
+        "share",
+        "Share of sampled answers to the held-out problems that are correct.",
+        "The number to judge a run by; differences within the interval are noise.",
+    ),
+    Metric(
+        "eval/success_low",
+        "share",
+        "Lower end of the 95 % interval of eval/success.",
+        "Half width about 9 points at 128 problems and 50 %.",
+    ),
+    Metric(
+        "eval/success_high",
+        "share",
+        "Upper end of the 95 % interval of eval/success.",
+        "Half width about 9 points at 128 problems and 50 %.",
+    ),
+    Metric(
+        "eval/greedy_success",
+        "share",
+        "Share of the held-out problems whose greedy answer is correct.",
+        "Mostly above eval/success; the two meet as entropy falls.",
+    ),
+    Metric(
+        "eval/greedy_success_low",
+        "share",
+        "Lower end of the 95 % interval of eval/greedy_success.",
+        "As eval/success_low.",
+    ),
+    Metric(
+        "eval/greedy_success_high",
+        "share",
+        "Upper end of the 95 % interval of eval/greedy_success.",
+        "As eval/success_high.",
+    ),
+    Metric(
+        "eval/reward",
+        "reward",
+        "Mean reward over the sampled answers to the held-out problems.",
+        "Rises with reward; reward rising alone is overfitting.",
+    ),
+    Metric(
+        "eval/reward/<part>",
+        "reward",
+        "Mean of one part of the reward over the sampled answers to the held-out problems.",
+        "As reward/<part>.",
+    ),
+    Metric(
+        "eval/length",
+        "tokens",
+        "Mean length of the sampled answers to the held-out problems.",
+        "As length.",
+    ),
+    Metric(
+        "eval/truncated_share",
+        "share",
+        "Share of the sampled answers to the held-out problems that the length limit cut.",
+        "Near 0; worry above 0.1, since a cut answer counts as incorrect.",
+        worry_above=0.1,
+    ),
+    Metric(
+        "eval/num_problems",
+        "problems",
+        "Number of held-out problems evaluated.",
+        "The same in every evaluation of a run.",
+    ),
+    Metric(
+        "eval/eval_s",
+        "seconds",
+        "Time of the evaluation, greedy answers included.",
+        "Small beside eval_interval times step_s.",
+    ),
+)
+
+GROUPS: Mapping[str, tuple[Metric, ...]] = {
+    "Reward": _REWARD,
+    "Completions": _COMPLETIONS,
+    "Update": _UPDATE,
+    "Speed and memory": _SPEED,
+    "Evaluation": _EVALUATION,
+}
+
+CATALOGUE: Mapping[str, Metric] = {m.name: m for group in GROUPS.values() for m in group}
+
+_PART = "<part>"
+
+
+def find_metric(name: str) -> Metric | None:
+    """The catalogue's entry for a recorded name: ``reward/format`` is a ``reward/<part>``."""
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    prefix, slash, part = name.rpartition("/")
+    return CATALOGUE.get(f"{prefix}/{_PART}") if slash and part else None
+
+
+def require_known(names: Iterable[str]) -> None:
+    """Raises ``ValueError`` for a metric that the catalogue does not define."""
+    for name in names:
+        if find_metric(name) is None:
+            raise ValueError(
+                f"The metric {name!r} is not in grpo_zero/observe/catalogue.py: define it there "
+                f"before recording it.{nearest(name, CATALOGUE)}"
+            )
+
+
+def worries(metrics: Mapping[str, float]) -> list[str]:
+    """The names of the metrics outside their healthy range, in the order given."""
+    found = ((name, find_metric(name)) for name in metrics)
+    return [name for name, metric in found if metric and metric.is_worrying(metrics[name])]
+
+
+def markdown_table() -> str:
+    """The content of ``docs/metrics.md``: one table a group, then the names elsewhere."""
+    lines = [
+        "# Metrics",
+        "",
+        "Every number in `metrics.jsonl`, TensorBoard and the dashboard. Made from "
+        "`grpo_zero/observe/catalogue.py`; edit that file, not this one.",
+    ]
+    for title, metrics in GROUPS.items():
+        lines += ["", f"## {title}", ""]
+        lines += ["| metric | unit | definition | healthy |", "|---|---|---|---|"]
+        lines += [f"| `{m.name}` | {m.unit} | {m.definition} | {m.healthy} |" for m in metrics]
+    lines += ["", "## Names elsewhere", "", "| here | TRL | verl |", "|---|---|---|"]
+    lines += [
+        f"| `{m.name}` | {_code(m.trl)} | {_code(m.verl)} |"
+        for m in CATALOGUE.values()
+        if m.trl or m.verl
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _code(name: str) -> str:
+    return f"`{name}`" if name else "-"

@@ -1,0 +1,97 @@
+"""metrics.jsonl, samples.jsonl, summary.json: readable during the run, whole after a crash."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo_zero.observe.record import SampleRecord, StepRecord
+
+
+class JsonLines:
+    """An append-only file of JSON objects, each on disk as soon as it is written.
+
+    Args:
+        path: created with its folder when missing, else appended to.
+        keep_until_step: when resuming, records of later steps are dropped first, so that a resumed
+            run's file equals that of a run never interrupted. None keeps all.
+
+    A last line torn by a crash is dropped in any case.
+    """
+
+    def __init__(self, path: Path, keep_until_step: int | None = None) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            _drop_torn_and_later(path, keep_until_step)
+        self._stream = path.open("a", encoding="utf-8", buffering=1, newline="\n")
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Writes one line; numbers that JSON lacks (NaN, infinity) become null."""
+        self._stream.write(json.dumps(_finite(row), ensure_ascii=False, allow_nan=False) + "\n")
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._stream.close()
+
+
+class MetricsFile(JsonLines):
+    """metrics.jsonl: ``{"step": 3, "kind": "train", "reward": 0.41, ...}``."""
+
+    def write(self, record: StepRecord) -> None:
+        """Appends a step's numbers."""
+        self.append({"step": record.step, "kind": record.kind, **record.metrics})
+
+
+class SamplesFile(JsonLines):
+    """samples.jsonl: the fields of ``SampleRecord``."""
+
+    def write(self, record: SampleRecord) -> None:
+        """Appends one completion."""
+        fields = dataclasses.fields(record)
+        self.append({field.name: getattr(record, field.name) for field in fields})
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines that may still be growing: a torn last line is left out."""
+    lines = path.read_bytes().split(b"\n")
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
+    """Writes JSON that is either the old or the new content whatever happens, never a part."""
+    text = json.dumps(_finite(summary), ensure_ascii=False, allow_nan=False, indent=2)
+    _replace(path, text + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def _drop_torn_and_later(path: Path, keep_until_step: int | None) -> None:
+    *lines, torn = path.read_bytes().decode("utf-8", errors="replace").split("\n")
+    kept = lines
+    if keep_until_step is not None:
+        kept = [line for line in lines if json.loads(line)["step"] <= keep_until_step]
+    if torn or len(kept) < len(lines):
+        _replace(path, "".join(line + "\n" for line in kept))
+
+
+def _finite(value: Any) -> Any:
+    """The value with every NaN and infinity replaced by None, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _finite(element) for key, element in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(element) for element in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,53 @@
+"""What a step leaves behind, and one sampled answer as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from grpo_zero.observe.catalogue import require_known
+from grpo_zero.types import FinishReason
+
+Kind = Literal["train", "eval", "sft"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """The numbers of one step; a metric that the catalogue lacks raises ``ValueError``."""
+
+    step: int
+    """Number of updates done."""
+    kind: Kind
+    """What was done: a GRPO step, an evaluation, or a step of supervised training."""
+    metrics: Mapping[str, float]
+    """Values by catalogue name; a metric without a value in this step is absent."""
+
+    def __post_init__(self) -> None:
+        require_known(self.metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRecord:
+    """One completion with its verdict, for reading by eye."""
+
+    step: int
+    """Number of updates the sampling weights had seen."""
+    kind: Kind
+    """What it was sampled for."""
+    prompt: str
+    """The prompt as text, chat template included."""
+    response: str
+    """The completion as text."""
+    reward: float
+    """The verdict's reward."""
+    parts: Mapping[str, float]
+    """The reward by part."""
+    reason: str
+    """The verdict in a few words."""
+    advantage: float | None
+    """What the loss multiplied its log-probs with; None in an evaluation."""
+    finish_reason: FinishReason
+    """``stop`` or ``length``."""
+    correct: bool
+    """Whether the answer is right."""

@@ -1,0 +1,1 @@
+"""Sampling on the training weights: scheduler (who runs where), cache, sampler, engine, and a naive judge."""

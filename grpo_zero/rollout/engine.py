@@ -1,0 +1,208 @@
+"""The sampling engine: many completions at once on the training weights, each prompt computed once.
+
+Equal to ``rollout/naive.py`` token for token; see DESIGN in ``docs/decisions.md`` for what each part saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grpo_zero.model.attention import GroupLayout, packed_positions
+from grpo_zero.model.decoder import Decoder
+from grpo_zero.randomness import stream
+from grpo_zero.rollout.cache import PromptStore, SlotCache, bytes_per_slot
+from grpo_zero.rollout.sampler import SamplingParams, sample
+from grpo_zero.rollout.scheduler import Running, Scheduler
+from grpo_zero.types import Completion
+
+PREFILL_TOKENS = 8192
+"""Prompts are prefilled in streams of about this many tokens."""
+CPU_CACHE_BYTES = 4 * 2**30
+"""Room for keys and values on a CPU when the number of slots is not given."""
+GPU_CACHE_SHARE = 0.6
+"""Share of the free GPU memory for keys and values when the number of slots is not given."""
+
+Progress = Callable[[int, int], None]
+
+
+class Engine:
+    """Samples completions with a decoder's current weights.
+
+    Args:
+        decoder: the policy; used in eval mode, its mode is restored after each call.
+        stop_ids: any of them ends a completion.
+        has_token_V: bool ``[V]``; ids without a token are never sampled. None = all have one.
+        num_slots: completions sampled at once; None = as many as memory allows.
+    """
+
+    def __init__(
+        self, decoder: Decoder, stop_ids: frozenset[int], has_token_V: Tensor | None, num_slots: int | None = None
+    ) -> None:
+        self.decoder = decoder
+        self.stop_ids = stop_ids
+        self.has_token_V = has_token_V
+        self.num_slots = num_slots
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        num_samples: int,
+        params: SamplingParams,
+        *,
+        seed_key: tuple[int, str, int] = (0, "sample", 0),
+        policy_step: int = 0,
+        progress: Progress | None = None,
+    ) -> list[list[Completion]]:
+        """Answer each prompt ``num_samples`` times.
+
+        Args:
+            prompts: token ids, each at least one.
+            num_samples: completions per prompt (G).
+            params: temperature, truncation and length limit.
+            seed_key: (seed, purpose, step); with the prompt's and the sample's index it names a completion's noise.
+            policy_step: stored in the completions.
+            progress: called with (finished, total) now and then.
+
+        Returns:
+            ``completions_PG``: a list of G completions for each prompt, in order.
+        """
+        if not prompts:
+            return []
+        was_training = self.decoder.training
+        self.decoder.eval()
+        try:
+            with torch.inference_mode():
+                return self._run(prompts, num_samples, params, seed_key, policy_step, progress)
+        finally:
+            self.decoder.train(was_training)
+
+    def _run(
+        self,
+        prompts: Sequence[Sequence[int]],
+        num_samples: int,
+        params: SamplingParams,
+        seed_key: tuple[int, str, int],
+        policy_step: int,
+        progress: Progress | None,
+    ) -> list[list[Completion]]:
+        device, dtype = self.decoder.device, self.decoder.embedding.weight.dtype
+        total = len(prompts) * num_samples
+        scheduler = Scheduler(len(prompts), num_samples, self._slots_for(total, params, dtype))
+        cache = SlotCache(self.decoder.spec, scheduler.num_slots, params.max_new_tokens, dtype, device)
+        uniforms_ST = np.zeros((scheduler.num_slots, params.max_new_tokens))
+        first_logits: dict[int, Tensor] = {}
+        out: list[list[Completion | None]] = [[None] * num_samples for _ in prompts]
+        num_finished = 0
+
+        def finish(slots: Sequence[int]) -> None:
+            nonlocal num_finished
+            for slot in slots:
+                done = scheduler.running[slot]
+                reason = "stop" if done.token_ids[-1] in self.stop_ids else "length"
+                out[done.prompt_index][done.sample_index] = Completion(
+                    done.prompt_index, done.sample_index, done.token_ids, done.logprobs, reason, policy_step
+                )
+            num_finished += len(slots)
+            moves = scheduler.retire(slots)
+            cache.move(moves)
+            for move in moves:
+                uniforms_ST[move.target] = uniforms_ST[move.source]
+
+        while not scheduler.is_done:
+            first_free = len(scheduler.running)
+            admitted = scheduler.admit()
+            if admitted:
+                fresh = sorted({row.prompt_index for row in admitted} - cache.prompts.keys())
+                first_logits |= self._prefill(fresh, prompts, cache)
+                for slot, row in enumerate(admitted, first_free):
+                    noise = stream(*seed_key, row.prompt_index, row.sample_index)
+                    uniforms_ST[slot] = noise.random(params.max_new_tokens)
+                logits_SV = torch.stack([first_logits[row.prompt_index] for row in admitted])
+                self._append(admitted, logits_SV, uniforms_ST[first_free : first_free + len(admitted), 0], params)
+                last_waiting = scheduler.waiting[0].prompt_index if scheduler.waiting else len(prompts)
+                first_logits = {p: x for p, x in first_logits.items() if p >= last_waiting}
+                finish(self._ended(scheduler.running, params))
+                if scheduler.running:
+                    cache.seat([row.prompt_index for row in scheduler.running])
+                continue
+            self._decode(scheduler.running, prompts, cache, uniforms_ST, params)
+            ended = self._ended(scheduler.running, params)
+            if ended:
+                finish(ended)
+                if progress is not None:
+                    progress(num_finished, total)
+                if scheduler.running:
+                    cache.seat([row.prompt_index for row in scheduler.running])
+        return [[completion for completion in row if completion is not None] for row in out]
+
+    def _slots_for(self, total: int, params: SamplingParams, dtype: torch.dtype) -> int:
+        if self.num_slots is not None:
+            return min(self.num_slots, total)
+        room = CPU_CACHE_BYTES
+        if self.decoder.device.type == "cuda":
+            room = int(GPU_CACHE_SHARE * torch.cuda.mem_get_info(self.decoder.device)[0])
+        return max(1, min(total, room // bytes_per_slot(self.decoder.spec, params.max_new_tokens, dtype)))
+
+    def _prefill(self, fresh: list[int], prompts: Sequence[Sequence[int]], cache: SlotCache) -> dict[int, Tensor]:
+        """Compute prompts once, keep their keys and values, and return the logits of each one's last token."""
+        logits: dict[int, Tensor] = {}
+        device = self.decoder.device
+        for batch in _by_tokens(fresh, prompts, PREFILL_TOKENS):
+            lengths = [len(prompts[p]) for p in batch]
+            store = PromptStore(lengths, device)
+            tokens_T = torch.tensor([token for p in batch for token in prompts[p]], device=device)
+            positions = packed_positions([GroupLayout(length, ()) for length in lengths])
+            hidden_TE = self.decoder(tokens_T, torch.from_numpy(positions).to(device), store)
+            last = torch.tensor(np.cumsum(lengths) - 1, device=device)
+            for position, (p, row) in enumerate(zip(batch, self.decoder.logits(hidden_TE[last]), strict=True)):
+                cache.add_prompt(p, store, position)
+                logits[p] = row
+        return logits
+
+    def _decode(
+        self,
+        running: list[Running],
+        prompts: Sequence[Sequence[int]],
+        cache: SlotCache,
+        uniforms_ST: np.ndarray,
+        params: SamplingParams,
+    ) -> None:
+        """One token for every running completion."""
+        device = self.decoder.device
+        num_new_S = np.array([len(row.token_ids) for row in running])
+        prompt_lengths_S = np.array([len(prompts[row.prompt_index]) for row in running])
+        tokens_S = torch.tensor([row.token_ids[-1] for row in running], device=device)
+        positions_S = torch.from_numpy(prompt_lengths_S + num_new_S - 1).to(device)
+        cache.begin_step(num_new_S - 1)
+        hidden_SE = self.decoder(tokens_S, positions_S, cache)
+        self._append(running, self.decoder.logits(hidden_SE), uniforms_ST[np.arange(len(running)), num_new_S], params)
+
+    def _append(self, rows: list[Running], logits_SV: Tensor, uniforms_S: np.ndarray, params: SamplingParams) -> None:
+        uniforms = torch.from_numpy(uniforms_S).to(logits_SV.device)
+        ids_S, logprobs_S = sample(logits_SV, uniforms, params, self.has_token_V)
+        for row, token_id, logprob in zip(rows, ids_S.tolist(), logprobs_S.tolist(), strict=True):
+            row.token_ids.append(token_id)
+            row.logprobs.append(logprob)
+
+    def _ended(self, running: list[Running], params: SamplingParams) -> list[int]:
+        return [
+            slot
+            for slot, row in enumerate(running)
+            if row.token_ids[-1] in self.stop_ids or len(row.token_ids) >= params.max_new_tokens
+        ]
+
+
+def _by_tokens(indices: list[int], prompts: Sequence[Sequence[int]], limit: int) -> list[list[int]]:
+    batches: list[list[int]] = []
+    room = 0
+    for index in indices:
+        if not batches or len(prompts[index]) > room:
+            batches.append([])
+            room = limit
+        batches[-1].append(index)
+        room -= len(prompts[index])
+    return batches

@@ -1,0 +1,34 @@
+"""Tasks: questions with a program that checks the answers. ``load_task`` makes one by name."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from grpo_zero.errors import UserError, nearest
+from grpo_zero.tasks.base import Task
+from grpo_zero.tasks.countdown import CountdownTask
+
+TASKS: dict[str, type[Task]] = {"countdown": CountdownTask}
+"""Bundled tasks by name."""
+
+
+def load_task(name: str, **options: Any) -> Task:
+    """Make the bundled task ``name``; ``options`` are the arguments of its class.
+
+    Raises ``UserError`` for an unknown name or option, with the nearest known one.
+    """
+    if name not in TASKS:
+        known = ", ".join(sorted(TASKS))
+        raise UserError(f"Unknown task {name!r}; known tasks: {known}.{nearest(name, TASKS)}")
+    accepted = list(inspect.signature(TASKS[name]).parameters)
+    for option in options:
+        if option not in accepted:
+            raise UserError(
+                f"Task {name!r} has no option {option!r}; it has {', '.join(accepted)}."
+                f"{nearest(option, accepted)}"
+            )
+    return TASKS[name](**options)
+
+
+__all__ = ["TASKS", "Task", "load_task"]

@@ -1,0 +1,34 @@
+"""What a task is: it turns a row of data into a question, and judges the text of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from grpo_zero.types import Problem, Verdict
+
+
+@runtime_checkable
+class Task(Protocol):
+    """The two functions that training needs of a task. A task sees text, never token ids.
+
+    Both are plain functions of their arguments: no state, no clock, no signal, so they give the
+    same result from any thread and in any order.
+    """
+
+    name: str
+    """The name that ``load_task`` and the configuration use."""
+
+    def problem(self, row: Mapping[str, Any]) -> Problem:
+        """Make the question of one data row.
+
+        Raises ``UserError`` naming the culprit when the row is malformed or has no right answer.
+        """
+        ...
+
+    def verify(self, problem: Problem, completion: str, finished: bool = True) -> Verdict:
+        """Judge ``completion``, the generated text alone, without the prompt.
+
+        ``finished`` is False when the length limit cut the text. Never raises for any text.
+        """
+        ...

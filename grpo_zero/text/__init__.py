@@ -1,0 +1,1 @@
+"""Text to token ids and back: the tokenizer and the chat template. No torch here."""

@@ -1,0 +1,192 @@
+"""Text to token ids and back, and which ids end an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from grpo_zero.errors import UserError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+"""What a Hugging Face folder may hold of its tokenizer; a saved model gets them byte for byte."""
+
+CONFIG_FILES = ("config.json", "generation_config.json")
+"""Read for their ``eos_token_id``; a saved model gets its own."""
+
+END_TOKENS = ("<|im_end|>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "</s>")
+"""Special tokens that end an answer wherever they exist, whichever of them the configs name.
+
+A base model ends with its end of text, a chat model with its end of turn, and config files disagree
+about which is ``eos`` (fault T01); we stop on all of them.
+"""
+
+
+class Tokenizer:
+    """A byte-level BPE of the ``tokenizers`` library with the facts that sampling needs.
+
+    ``files`` holds the tokenizer's own files, name to bytes. ``stop_ids`` holds every id that ends
+    an answer. ``pad_id`` is ``None`` where the files name none; nothing in this package needs it.
+    """
+
+    def __init__(self, files: Mapping[str, bytes], *, origin: str) -> None:
+        """Build from the bytes of ``TOKENIZER_FILES`` and ``CONFIG_FILES``, those that exist.
+
+        ``origin`` says in messages where they came from. Raises ``UserError`` when tokenizer.json
+        is missing or unreadable, or when no token that ends an answer is known.
+        """
+        self.origin = origin
+        self.files = {name: files[name] for name in TOKENIZER_FILES if name in files}
+        self._backend = _load_backend(self.files, origin)
+        config = read_json(files, "tokenizer_config.json", origin)
+        self._ids = frozenset(self._backend.get_vocab(with_added_tokens=True).values())
+        self.bos_token = _token_text(config.get("bos_token"))
+        self.eos_token = _token_text(config.get("eos_token"))
+        pad_token = _token_text(config.get("pad_token"))
+        self.pad_id = self._backend.token_to_id(pad_token) if pad_token else None
+        self.stop_ids = self._find_stop_ids(files)
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> Tokenizer:
+        """Read a Hugging Face folder. Raises ``UserError`` as the constructor does."""
+        return cls(read_files(Path(folder)), origin=str(folder))
+
+    @property
+    def vocab_size(self) -> int:
+        """The highest id plus one: rows that an embedding table needs at least."""
+        return max(self._ids) + 1
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of ``text``. Nothing is added; special tokens in the text become their ids."""
+        return self._backend.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ``ids``, special tokens included, spaces untouched.
+
+        Ids without a token give nothing. Bytes that are not UTF-8 give U+FFFD.
+        """
+        return self._backend.decode(list(ids), skip_special_tokens=False)
+
+    def decode_completion(self, ids: Sequence[int]) -> str:
+        """Text of a sampled answer, without the stop id it ends with (when it ends with one)."""
+        ends_with_stop = len(ids) > 0 and ids[-1] in self.stop_ids
+        return self.decode(ids[:-1] if ends_with_stop else ids)
+
+    def token_id(self, token: str) -> int | None:
+        """Id of exactly this token, or ``None``."""
+        return self._backend.token_to_id(token)
+
+    def has_token_V(self, vocab_size: int) -> npt.NDArray[np.bool_]:
+        """Which of a model's ``vocab_size`` ids stand for a token, bool ``[V]``.
+
+        Qwen's embedding has hundreds of rows that no token uses; sampling must never give them.
+        """
+        mask_V = np.zeros(vocab_size, dtype=np.bool_)
+        mask_V[[token_id for token_id in self._ids if token_id < vocab_size]] = True
+        return mask_V
+
+    def _find_stop_ids(self, files: Mapping[str, bytes]) -> frozenset[int]:
+        found: set[int] = set()
+        for name in CONFIG_FILES:
+            found.update(_as_ids(read_json(files, name, self.origin).get("eos_token_id")))
+        special = {
+            token.content: token_id
+            for token_id, token in self._backend.get_added_tokens_decoder().items()
+            if token.special
+        }
+        found.update(special[token] for token in END_TOKENS if token in special)
+        eos_id = self._backend.token_to_id(self.eos_token) if self.eos_token else None
+        found.update(_as_ids(eos_id))
+        if not found & self._ids:
+            raise UserError(
+                f"The tokenizer in {self.origin} names no token that ends an answer; expected an "
+                f"eos_token in tokenizer_config.json or an eos_token_id in generation_config.json: "
+                f"add one of them."
+            )
+        return frozenset(found & self._ids)
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """The bytes of ``TOKENIZER_FILES`` and ``CONFIG_FILES`` that ``folder`` holds, by name."""
+    names = (*TOKENIZER_FILES, *CONFIG_FILES)
+    return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+
+
+def read_json(files: Mapping[str, bytes], name: str, origin: str) -> dict[str, Any]:
+    """The JSON object in ``files[name]``; empty when there is no such file.
+
+    Raises ``UserError`` when it is not a JSON object.
+    """
+    if name not in files:
+        return {}
+    try:
+        value = json.loads(files[name])
+    except ValueError as error:
+        raise UserError(
+            f"{name} in {origin} is not readable JSON ({error}); copy or download that file again."
+        ) from error
+    if not isinstance(value, dict):
+        raise UserError(
+            f"{name} in {origin} holds a {type(value).__name__} where a JSON object was expected; "
+            f"copy or download that file again."
+        )
+    return value
+
+
+def _load_backend(files: Mapping[str, bytes], origin: str) -> tokenizers.Tokenizer:
+    if "tokenizer.json" not in files:
+        raise UserError(
+            f"There is no tokenizer.json in {origin}; expected the file of the `tokenizers` "
+            f"library: download it with the model, or save it with transformers' "
+            f"AutoTokenizer.save_pretrained."
+        )
+    import tokenizers  # here, so that commands that tokenize nothing start without it
+
+    try:
+        backend = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise _unreadable(origin, error) from error
+    except Exception as error:
+        # The library raises a bare Exception for every malformed file; anything else travels on.
+        if type(error) is not Exception:
+            raise
+        raise _unreadable(origin, error) from error
+    backend.no_truncation()  # a long prompt must be refused by us, never cut in silence (fault T04)
+    backend.no_padding()
+    return backend
+
+
+def _unreadable(origin: str, error: Exception) -> UserError:
+    return UserError(
+        f"tokenizer.json in {origin} can't be read ({error}); copy or download that file again."
+    )
+
+
+def _token_text(value: Any) -> str | None:
+    """A token as tokenizer_config.json writes it: text, an object with ``content``, or null."""
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _as_ids(value: Any) -> Iterable[int]:
+    """``eos_token_id`` as config files write it: one id, a list of ids, or null."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, int) else tuple(value)

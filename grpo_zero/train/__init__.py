@@ -1,0 +1,1 @@
+"""The update and the loop: packing, chunked log-probs, optimizer, evaluation, training."""

@@ -1,0 +1,105 @@
+"""Packing: rows (prompt, completion, advantage) into streams without padding, prompts shared, by token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grpo_zero.model.attention import GroupLayout, PackedGroups, packed_positions
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRow:
+    """One completion to learn from."""
+
+    group: int
+    """Rows of the same group have the same prompt and share its computation."""
+    prompt_ids: Sequence[int]
+    completion_ids: Sequence[int]
+    advantage: float
+    """Weight of each of its tokens' log-probs in the objective."""
+    sampled_logprobs: Sequence[float] | None = None
+    """Log-probs (nats) the sampler reported, to be compared with the trainer's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBatch:
+    """One micro-batch: a stream of whole groups or parts of groups. A prompt stands once, before its completions.
+
+    A completion's last token is predicted but never fed, so a completion of n tokens takes n - 1 places in the stream.
+    """
+
+    tokens_T: Tensor
+    """int64 stream."""
+    positions_T: Tensor
+    """int64 position of each token in its own sequence."""
+    attend: PackedGroups
+    predictor_C: Tensor
+    """int64: stream index of the hidden state that predicts each completion token."""
+    targets_C: Tensor
+    """int64: completion token ids, completion after completion."""
+    advantages_C: Tensor
+    """float32: advantage of each completion token."""
+    sampled_logprobs_C: Tensor
+    """float32: the sampler's log-probs, NaN where not known."""
+
+
+def split_micro_batches(rows: Sequence[TrainRow], max_tokens: int, max_rows: int | None) -> Iterator[list[TrainRow]]:
+    """Cut rows into micro-batches, group by group, of at most ``max_tokens`` stream tokens and ``max_rows`` completions.
+
+    A group that does not fit is continued in the next micro-batch with its prompt again; a single completion over the budget
+    goes alone. Rows of a group must stand together.
+    """
+    batch: list[TrainRow] = []
+    num_tokens = 0
+    for row in rows:
+        is_new_group = not batch or batch[-1].group != row.group
+        cost = len(row.completion_ids) - 1 + is_new_group * len(row.prompt_ids)
+        if batch and (num_tokens + cost > max_tokens or len(batch) == max_rows):
+            yield batch
+            batch, num_tokens = [], 0
+            cost = len(row.completion_ids) - 1 + len(row.prompt_ids)
+        batch.append(row)
+        num_tokens += cost
+    if batch:
+        yield batch
+
+
+def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
+    """Lay rows out as one stream. Rows of a group must stand together; empty completions contribute nothing."""
+    tokens: list[int] = []
+    predictors: list[np.ndarray] = []
+    layouts: list[GroupLayout] = []
+    lengths: list[int] = []
+    last_group: int | None = None
+    for row in rows:
+        if row.group != last_group:
+            if lengths or last_group is not None:
+                layouts.append(GroupLayout(prompt_length, tuple(lengths)))
+            prompt_length, lengths, last_group = len(row.prompt_ids), [], row.group
+            tokens += row.prompt_ids
+            prompt_end = len(tokens) - 1
+        if not row.completion_ids:
+            continue
+        own = np.arange(len(tokens) - 1, len(tokens) - 1 + len(row.completion_ids))
+        own[0] = prompt_end
+        predictors.append(own)
+        tokens += row.completion_ids[:-1]
+        lengths.append(len(row.completion_ids) - 1)
+    layouts.append(GroupLayout(prompt_length, tuple(lengths)))
+
+    sizes = [len(row.completion_ids) for row in rows]
+    logprobs = [[float("nan")] * len(r.completion_ids) if r.sampled_logprobs is None else r.sampled_logprobs for r in rows]
+    return PackedBatch(
+        tokens_T=torch.tensor(tokens, device=device),
+        positions_T=torch.from_numpy(packed_positions(layouts)).to(device),
+        attend=PackedGroups(layouts, device),
+        predictor_C=torch.from_numpy(np.concatenate(predictors)).to(device),
+        targets_C=torch.tensor([token for row in rows for token in row.completion_ids], device=device),
+        advantages_C=torch.from_numpy(np.repeat([row.advantage for row in rows], sizes)).float().to(device),
+        sampled_logprobs_C=torch.tensor([x for xs in logprobs for x in xs], dtype=torch.float32, device=device),
+    )

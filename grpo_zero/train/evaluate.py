@@ -1,0 +1,88 @@
+"""Held-out success: sampled and greedy, each with its 95 % interval. Never moves training's randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from grpo_zero.config import EvaluationConfig
+from grpo_zero.observe.intervals import success_interval
+from grpo_zero.rollout.engine import Engine, Progress
+from grpo_zero.rollout.sampler import SamplingParams
+from grpo_zero.tasks import Task
+from grpo_zero.train.policy import Policy
+from grpo_zero.train.problems import Prompted
+from grpo_zero.types import Completion, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An answer, its text and what the task said of it."""
+
+    item: Prompted
+    completion: Completion
+    text: str
+    verdict: Verdict
+
+
+def judge(
+    policy: Policy, task: Task, items: Sequence[Prompted], completions_PG: Sequence[Sequence[Completion]]
+) -> list[list[Judged]]:
+    """Verify every completion; a task sees generated text alone."""
+    return [
+        [
+            Judged(item, c, text := policy.text(c), task.verify(item.problem, text, finished=c.is_finished))
+            for c in group
+        ]
+        for item, group in zip(items, completions_PG, strict=True)
+    ]
+
+
+def flatten(judged_PG: Sequence[Sequence[Judged]]) -> Iterator[Judged]:
+    """Row by row, prompt by prompt."""
+    for group in judged_PG:
+        yield from group
+
+
+def evaluate(
+    policy: Policy,
+    engine: Engine,
+    task: Task,
+    items: Sequence[Prompted],
+    config: EvaluationConfig,
+    *,
+    max_new_tokens: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> tuple[dict[str, float], list[list[Judged]]]:
+    """Success on held-out problems.
+
+    Every evaluation of a run draws the same noise (purpose ``eval``), so differences between evaluations are the policy's.
+
+    Returns:
+        Metrics ``eval/...`` of the catalogue, and the sampled answers ``[P][K]``.
+    """
+    sampling = SamplingParams(max_new_tokens, config.temperature, config.top_k or None, config.top_p)
+    metrics: dict[str, float] = {}
+    prompts = [item.prompt_ids for item in items]
+
+    def answers(params: SamplingParams, num_samples: int) -> list[list[Judged]]:
+        completions_PG = engine.generate(prompts, num_samples, params, seed_key=(seed, "eval", 0), progress=progress)
+        return judge(policy, task, items, completions_PG)
+
+    judged_PK = answers(sampling, config.samples_per_problem)
+    metrics |= _success("eval/success", judged_PK)
+    rows = list(flatten(judged_PK))
+    metrics["eval/length"] = float(np.mean([len(row.completion.token_ids) for row in rows]))
+    metrics["eval/truncated_share"] = float(np.mean([not row.completion.is_finished for row in rows]))
+    metrics["eval/reward"] = float(np.mean([row.verdict.reward for row in rows]))
+    if config.greedy:
+        metrics |= _success("eval/greedy_success", answers(replace(sampling, temperature=0.0, top_k=None, top_p=1.0), 1))
+    return metrics, judged_PK
+
+
+def _success(name: str, judged_PK: Sequence[Sequence[Judged]]) -> dict[str, float]:
+    mean, low, high = success_interval(np.array([[row.verdict.correct for row in group] for group in judged_PK]))
+    return {name: mean, f"{name}_low": low, f"{name}_high": high}

@@ -1,0 +1,120 @@
+"""Problems with their prompts, and the order in which they are drawn: a pure function of seed and position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_zero.config import Config
+from grpo_zero.errors import UserError
+from grpo_zero.randomness import stream
+from grpo_zero.tasks import Task, load_task
+from grpo_zero.tasks.countdown_data import load_countdown
+from grpo_zero.train.policy import Policy
+from grpo_zero.types import Problem
+
+NUM_CHECKED_ROWS = 20_000
+"""Training rows checked for a solution when loading (a few seconds); later ones are checked when they are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted:
+    """A problem and the token ids that pose it."""
+
+    problem: Problem
+    prompt_ids: list[int]
+
+
+def make_task(config: Config) -> Task:
+    """The configured task with the configured wording."""
+    data = config.data
+    options: dict[str, Any] = {"response_start": data.response_start}
+    if data.prompt is not None:
+        options["prompt"] = data.prompt
+    if data.system_prompt is not None:
+        options["system_prompt"] = data.system_prompt or None
+    return load_task(data.task, **options)
+
+
+def load_rows(config: Config) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]], dict[str, int]]:
+    """Training rows, held-out rows and facts about them (``load_countdown``)."""
+    data = config.data
+    generator = {"counts": data.numbers_per_problem, "numbers": data.number_range, "targets": data.target_range}
+    is_generated = data.path == "generate"
+    train, test, facts = load_countdown(
+        data.path,
+        test_size=data.test_size,
+        train_size=data.train_size if is_generated else None,
+        seed=data.data_seed,
+        **(generator if is_generated else {}),
+    )
+    return list(train), list(test), facts
+
+
+class ProblemSource:
+    """Rows as prompted problems; prompts over the limit are left out and counted.
+
+    Args:
+        task, policy: make the problem and its prompt.
+        rows: data rows; the first ``NUM_CHECKED_ROWS`` are turned into problems at once, so that a bad row stops the run
+            before it starts.
+        max_prompt_len: longest prompt, tokens.
+        name: what the rows are, for messages.
+
+    Raises:
+        UserError: a malformed or unsolvable row; no row whose prompt fits.
+    """
+
+    def __init__(
+        self, task: Task, policy: Policy, rows: Sequence[Mapping[str, Any]], max_prompt_len: int, name: str
+    ) -> None:
+        self.task, self.policy, self.rows = task, policy, rows
+        self.max_prompt_len, self.name = max_prompt_len, name
+        for row in rows[:NUM_CHECKED_ROWS]:
+            task.problem(row)
+        self.num_too_long = 0
+        self._usable = [index for index in range(min(len(rows), NUM_CHECKED_ROWS)) if self._fits(index)]
+        self._usable += range(NUM_CHECKED_ROWS, len(rows))
+        if not self._usable:
+            shortest = min(len(policy.prompt_ids(task.problem(row))) for row in rows[:100])
+            raise UserError(
+                f"None of the {len(rows)} {name} prompts fits training.max_prompt_len = {max_prompt_len} tokens; the shortest "
+                f"of the first 100 has {shortest}: raise it to at least that."
+            )
+
+    def __len__(self) -> int:
+        return len(self._usable)
+
+    def _fits(self, index: int) -> bool:
+        fits = len(self[index].prompt_ids) <= self.max_prompt_len
+        self.num_too_long += not fits
+        return fits
+
+    def __getitem__(self, row_index: int) -> Prompted:
+        problem = self.task.problem(self.rows[row_index])
+        return Prompted(problem, self.policy.prompt_ids(problem))
+
+    def first(self, count: int | None) -> list[Prompted]:
+        """The first ``count`` usable problems, None = all: what evaluation measures on."""
+        return [self[index] for index in self._usable[:count]]
+
+    def draw(self, seed: int, step: int, count: int) -> list[Prompted]:
+        """The problems of one step. Each pass over the data has an order of its own; no state is kept.
+
+        Problems found to be too long only now (beyond the first ``NUM_CHECKED_ROWS``) are replaced by the next.
+        """
+        out: list[Prompted] = []
+        position = (step - 1) * count
+        for position in range(position, position + 100 * count):
+            epoch, offset = divmod(position, len(self._usable))
+            order = stream(seed, "order", epoch).permutation(len(self._usable))
+            item = self[self._usable[order[offset]]]
+            if len(item.prompt_ids) <= self.max_prompt_len:
+                out.append(item)
+            if len(out) == count:
+                return out
+        raise UserError(
+            f"Of {100 * count} {self.name} prompts in a row fewer than {count} fit training.max_prompt_len = "
+            f"{self.max_prompt_len} tokens: raise it."
+        )
