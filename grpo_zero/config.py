@@ -38,9 +38,7 @@ class ModelConfig:
         "Qwen2.5-3B-Instruct",
         "Model folder, Hugging Face id, .gguf file, or embedded:NAME for a packaged model.",
     )
-    device: str = option(
-        "auto", "Where to compute: cpu, cuda, cuda:N or mps; auto is the best there is."
-    )
+    device: str = option("auto", "Where to compute: cpu, cuda, cuda:N or mps; auto is the best there is.")
     dtype: str = option(
         "auto",
         "Weight precision; auto is bfloat16 on cuda and float32 elsewhere.",
@@ -50,9 +48,7 @@ class ModelConfig:
         "auto",
         "Chat template: auto is the model's own, plain is none, else the path of a Jinja file.",
     )
-    random_init: bool = option(
-        False, "Start from random weights with the sizes of the folder's config.json."
-    )
+    random_init: bool = option(False, "Start from random weights with the sizes of the folder's config.json.")
 
 
 @dataclass(frozen=True)
@@ -60,33 +56,19 @@ class DataConfig:
     """Which problems, and how they are asked."""
 
     task: str = option("countdown", "Name of the task, which asks and verifies.")
-    path: str = option(
-        "Countdown-Tasks-3to4", "Parquet file or folder, jsonl file, or generate to make problems."
-    )
-    test_size: int = option(
-        128, "Number of problems held out for evaluation: the last of the data.", minimum=0
-    )
-    train_size: int = option(
-        20000, "Number of training problems to make when path is generate.", minimum=1
-    )
-    numbers_per_problem: tuple[int, ...] = option(
+    path: str = option("Countdown-Tasks-3to4", "Parquet file or folder, jsonl file, or generate to make problems.")
+    test_size: int = option(128, "Number of problems held out for evaluation: the last of the data.", minimum=0)
+    train_size: int = option(20000, "Number of training problems to make when path is generate.", minimum=1)
+    numbers_per_problem: tuple[int, int] = option(
         (3, 4),
-        "How many numbers a generated problem has, drawn from this list.",
+        "Smallest and largest count of numbers in a generated problem.",
         minimum=2,
         maximum=6,
     )
-    number_range: tuple[int, int] = option(
-        (1, 99), "Smallest and largest number of a generated problem.", minimum=1
-    )
-    target_range: tuple[int, int] = option(
-        (10, 100), "Smallest and largest target of a generated problem.", minimum=1
-    )
-    prompt: str | None = option(
-        None, "User message, for Countdown with {nums} and {target}; null is the task's own."
-    )
-    system_prompt: str | None = option(
-        None, "System message; null is the task's own, empty text is none."
-    )
+    number_range: tuple[int, int] = option((1, 99), "Smallest and largest number of a generated problem.", minimum=1)
+    target_range: tuple[int, int] = option((10, 100), "Smallest and largest target of a generated problem.", minimum=1)
+    prompt: str | None = option(None, "User message, for Countdown with {nums} and {target}; null is the task's own.")
+    system_prompt: str | None = option(None, "System message; null is the task's own, empty text is none.")
     response_start: str = option(
         "<think>", "Text that every answer begins with, given to the model as part of the prompt."
     )
@@ -101,16 +83,10 @@ class DataConfig:
 class TrainingConfig:
     """The GRPO run."""
 
-    random_seed: int = option(
-        1337, "Seed of data order, sampling, evaluation and initialisation.", minimum=0
-    )
-    max_prompt_len: int = option(
-        256, "Longest prompt in tokens; problems with a longer one are left out.", minimum=1
-    )
+    random_seed: int = option(1337, "Seed of data order, sampling, evaluation and initialisation.", minimum=0)
+    max_prompt_len: int = option(256, "Longest prompt in tokens; problems with a longer one are left out.", minimum=1)
     max_gen_len: int = option(1024, "Longest completion in tokens.", minimum=1)
-    batch_size: int = option(
-        256, "Completions a step: num_questions_per_batch times answers per question.", minimum=1
-    )
+    batch_size: int = option(256, "Completions a step: num_questions_per_batch times answers per question.", minimum=1)
     num_questions_per_batch: int = option(32, "Questions a step.", minimum=1)
     micro_batch_size: int | None = option(
         None, "Most completions in one training forward; null is no limit.", minimum=1
@@ -123,20 +99,12 @@ class TrainingConfig:
     max_grad_norm: float = option(1.0, "Gradients are scaled down to this norm.", above=0)
     learning_rate: float = option(1e-5, "Learning rate of AdamW.", minimum=0)
     weight_decay: float = option(0.0, "Weight decay of AdamW.", minimum=0)
-    betas: tuple[float, float] = option(
-        (0.9, 0.999), "Decay rates of AdamW's two moments.", minimum=0, below=1
-    )
-    warmup_steps: int = option(
-        0, "Steps in which the learning rate rises linearly from zero.", minimum=0
-    )
-    ckpt_dir: str | None = option(
-        None, "Folder of the checkpoints; null is checkpoints in the run folder."
-    )
+    betas: tuple[float, float] = option((0.9, 0.999), "Decay rates of AdamW's two moments.", minimum=0, below=1)
+    warmup_steps: int = option(0, "Steps in which the learning rate rises linearly from zero.", minimum=0)
+    ckpt_dir: str | None = option(None, "Folder of the checkpoints; null is checkpoints in the run folder.")
     log_dir: str = option("runs", "Folder in which each run makes its own folder.")
     run_name: str | None = option(None, "Name of the run folder; null is the date and time.")
-    skip_unfinished_episodes: bool = option(
-        True, "Leave completions cut by max_gen_len out of the loss."
-    )
+    skip_unfinished_episodes: bool = option(True, "Leave completions cut by max_gen_len out of the loss.")
     ckpt_save_interval: int = option(100, "Steps between checkpoints; 0 is never.", minimum=0)
     eval_interval: int = option(10, "Steps between evaluations; 0 is never.", minimum=0)
     memory_efficient_adamw: bool = option(
@@ -147,19 +115,13 @@ class TrainingConfig:
         "Recompute activations in the backward pass to save memory; auto is true on cuda.",
         choices=("auto", True, False),
     )
-    max_steps: int | None = option(
-        None, "Number of steps; null is one pass over the training problems.", minimum=1
-    )
+    max_steps: int | None = option(None, "Number of steps; null is one pass over the training problems.", minimum=1)
     max_minutes: float | None = option(
         None, "Stop after the step that passes this many minutes; null is no limit.", above=0
     )
     temperature: float = option(1.0, "Sampling temperature of training completions.", above=0)
-    num_slots: int | None = option(
-        None, "Completions sampled at once; null is as many as memory allows.", minimum=1
-    )
-    head_chunk_tokens: int = option(
-        1024, "Tokens that go through the vocabulary head at once in training.", minimum=1
-    )
+    num_slots: int | None = option(None, "Completions sampled at once; null is as many as memory allows.", minimum=1)
+    head_chunk_tokens: int = option(1024, "Tokens that go through the vocabulary head at once in training.", minimum=1)
 
     @property
     def num_answers_per_question(self) -> int:
@@ -171,20 +133,12 @@ class TrainingConfig:
 class EvaluationConfig:
     """How held-out success is measured."""
 
-    num_problems: int | None = option(
-        None, "Held-out problems to evaluate on; null is all of them.", minimum=1
-    )
+    num_problems: int | None = option(None, "Held-out problems to evaluate on; null is all of them.", minimum=1)
     samples_per_problem: int = option(1, "Sampled answers per problem.", minimum=1)
-    max_gen_len: int | None = option(
-        None, "Longest completion in tokens; null is training.max_gen_len.", minimum=1
-    )
+    max_gen_len: int | None = option(None, "Longest completion in tokens; null is training.max_gen_len.", minimum=1)
     temperature: float = option(1.0, "Sampling temperature of evaluation.", above=0)
-    top_k: int | None = option(
-        None, "Sample among this many likeliest tokens; null or 0 is all.", minimum=0
-    )
-    top_p: float = option(
-        1.0, "Sample among the likeliest tokens that hold this probability.", above=0, maximum=1
-    )
+    top_k: int | None = option(None, "Sample among this many likeliest tokens; null or 0 is all.", minimum=0)
+    top_p: float = option(1.0, "Sample among the likeliest tokens that hold this probability.", above=0, maximum=1)
     greedy: bool = option(True, "Also report the success of greedy answers.")
 
 
@@ -192,15 +146,11 @@ class EvaluationConfig:
 class SftConfig:
     """Supervised training, to give a small model the form of an answer before GRPO."""
 
-    path: str = option(
-        "generate", "Jsonl file with prompt and response, or generate for Countdown searches."
-    )
+    path: str = option("generate", "Jsonl file with prompt and response, or generate for Countdown searches.")
     max_steps: int = option(800, "Number of steps.", minimum=1)
     batch_size: int = option(128, "Responses a step.", minimum=1)
     learning_rate: float = option(1e-3, "Highest learning rate, reached after warm-up.", above=0)
-    warmup_steps: int = option(
-        50, "Steps in which the learning rate rises linearly from zero.", minimum=0
-    )
+    warmup_steps: int = option(50, "Steps in which the learning rate rises linearly from zero.", minimum=0)
     final_learning_rate_fraction: float = option(
         0.1, "The cosine decay ends at this part of learning_rate.", minimum=0, maximum=1
     )
@@ -212,6 +162,9 @@ class SftConfig:
         "Chance that a generated search whose tries all missed gives up instead of succeeding.",
         minimum=0,
         maximum=1,
+    )
+    max_value: int | None = option(
+        None, "Largest result of any step in a generated search; null is no limit.", minimum=1
     )
     output: str = option("sft_model", "Folder to write the trained model to.")
     eval_interval: int = option(0, "Steps between evaluations; 0 is never.", minimum=0)
@@ -262,9 +215,7 @@ def load_config(path: str | None = None, overrides: Iterable[str] = ()) -> Confi
 def config_from_dict(values: Mapping[str, Mapping[str, Any]], source: str = "") -> Config:
     """The checked configuration with ``values`` over the defaults; ``UserError`` as above."""
     _refuse_unknown(values, source)
-    built: dict[str, Any] = {
-        name: build_section(SECTIONS[name], name, keys) for name, keys in values.items()
-    }
+    built: dict[str, Any] = {name: build_section(SECTIONS[name], name, keys) for name, keys in values.items()}
     config = Config(**built)
     check_config(config)
     return config
@@ -319,14 +270,13 @@ def check_config(config: Config) -> None:
         )
     _check_groups(training)
     for key, (low, high) in {
+        "data.numbers_per_problem": data.numbers_per_problem,
         "data.number_range": data.number_range,
         "data.target_range": data.target_range,
         "sft.tries": config.sft.tries,
     }.items():
         if low > high:
-            raise UserError(
-                f"{key} is [{low}, {high}], but the smallest comes first: write [{high}, {low}]."
-            )
+            raise UserError(f"{key} is [{low}, {high}], but the smallest comes first: write [{high}, {low}].")
     if data.path == "generate" and data.train_size < training.num_questions_per_batch:
         raise UserError(
             f"data.train_size is {data.train_size}, but a step draws "
@@ -376,9 +326,7 @@ def _refuse_unknown(values: Mapping[str, Any], source: str) -> None:
         if section not in SECTIONS:
             raise UserError(unknown_section_message(str(section), SECTIONS, source))
         if not isinstance(keys, Mapping):
-            raise UserError(
-                f"{section} is {show(keys)}, but it must be a section: keys with values, indented."
-            )
+            raise UserError(f"{section} is {show(keys)}, but it must be a section: keys with values, indented.")
         for key in keys:
             if key not in field_names(SECTIONS[section]):
                 raise UserError(unknown_key_message(section, str(key), SECTIONS, source))
@@ -388,9 +336,7 @@ def _parse_override(override: str) -> tuple[str, str, Any]:
     name, equals, text = override.partition("=")
     section, dot, key = name.strip().partition(".")
     if not equals or (section in SECTIONS and not dot):
-        raise UserError(
-            f"{override!r} is no setting; write section.key=value, as in training.max_steps=50."
-        )
+        raise UserError(f"{override!r} is no setting; write section.key=value, as in training.max_steps=50.")
     if not dot or section not in SECTIONS:
         raise UserError(unknown_section_message(section, SECTIONS))
     if key not in field_names(SECTIONS[section]):
@@ -410,9 +356,7 @@ def _read_sections(path: Path) -> dict[str, dict[str, Any]]:
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise UserError(
-            f"{path} holds {show(loaded)}, but a config file holds sections: {', '.join(SECTIONS)}."
-        )
+        raise UserError(f"{path} holds {show(loaded)}, but a config file holds sections: {', '.join(SECTIONS)}.")
     values = {name: {} if keys is None else keys for name, keys in loaded.items()}
     _refuse_unknown(values, str(path))
     return values

@@ -36,9 +36,7 @@ def option(
 ) -> Any:
     """A dataclass field with its sentence and limits; a list's limits hold for each element."""
     limits = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
-    return dataclasses.field(
-        default=default, metadata={"doc": doc, "limits": limits, "choices": choices}
-    )
+    return dataclasses.field(default=default, metadata={"doc": doc, "limits": limits, "choices": choices})
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -92,16 +90,13 @@ def build_section(section_type: type[SectionT], name: str, values: Mapping[str, 
             if takes_text(section_type, key) and not isinstance(value, str | list | dict):
                 hint = " Put text that looks like something else in quotes."
             raise UserError(
-                f"{name}.{key} is {show(value)}, but it must be "
-                f"{expectation(hints[key], fields[key])}.{hint}"
+                f"{name}.{key} is {show(value)}, but it must be {expectation(hints[key], fields[key])}.{hint}"
             )
         converted[key] = fitted
     return section_type(**converted)
 
 
-def unknown_key_message(
-    section: str, key: str, sections: Mapping[str, type], source: str = ""
-) -> str:
+def unknown_key_message(section: str, key: str, sections: Mapping[str, type], source: str = "") -> str:
     """Says that ``section.key`` does not exist, and the key that was probably meant."""
     where = f" (in {source})" if source else ""
     homes = [f"{name}.{key}" for name, cls in sections.items() if key in field_names(cls)]

@@ -10,6 +10,7 @@ character becomes the unknown token. ``docs/quickstart.md`` tells how the weight
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def build_tokenizer() -> Tokenizer:
     assert len(vocabulary) == len(words)
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<|unknown|>"))
     longest_first = sorted(PIECES, key=len, reverse=True)
-    pattern = "|".join([*(piece.replace("+", r"\+").replace("*", r"\*").replace(".", r"\.") for piece in longest_first), "[1-9][0-9]", r"[\s\S]"])  # fmt: skip
+    pattern = "|".join([*map(re.escape, longest_first), "[1-9][0-9]", r"[\s\S]"])
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in CONTROL])

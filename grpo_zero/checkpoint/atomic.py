@@ -1,4 +1,4 @@
-"""Write a folder aside, then rename it: a reader finds the whole folder or none of it (fault K06)."""
+"""Write a folder aside, then rename it: a reader finds all of it or nothing (fault K06)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """A temporary sibling to write into; it becomes ``folder`` when the block ends without an error.
+    """A temporary sibling to write into; it becomes ``folder`` when the block ends well.
 
     An older ``folder`` is set aside before and removed after; a kill between the two renames leaves
     it whole as ``.NAME.old``. An error in the block removes the sibling and leaves ``folder``
@@ -37,7 +37,9 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 def _flush(folder: Path) -> None:
     """Have the files on the disk before the name says that they are there."""
-    for path in folder.iterdir():
+    for path in folder.rglob("*"):
+        if not path.is_file():
+            continue
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -16,7 +16,7 @@ _IGNORED_ENDINGS = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 
 
 def check_tensors(reader: TensorReader, spec: ModelSpec, origin: str) -> ModelSpec:
-    """The spec that the weights really have. Raises ``UserError`` for a missing, odd or extra tensor.
+    """The spec the weights really have. Raises ``UserError`` for a missing, odd or extra tensor.
 
     That is ``spec`` but for one case (faults K04, P04): a config that ties the vocabulary head,
     over a head of its own in the file. Equal to the embedding, it is a second copy and the head
@@ -38,11 +38,7 @@ def check_tensors(reader: TensorReader, spec: ModelSpec, origin: str) -> ModelSp
                 f"{name} in {origin} has shape {list(found)}; expected {list(shape)} by its "
                 f"config: the weights and config.json are of different models, download both again."
             )
-    extra = sorted(
-        name
-        for name in reader.names - expected.keys() - {HEAD}
-        if not name.endswith(_IGNORED_ENDINGS)
-    )
+    extra = sorted(name for name in reader.names - expected.keys() - {HEAD} if not name.endswith(_IGNORED_ENDINGS))
     if extra:
         raise UserError(
             f"{origin} holds {_some(extra)}, which a {spec.family} model by its config does not "

@@ -147,7 +147,7 @@ def _hf_name(name: str) -> str:
 
 
 def _config(metadata: Mapping[str, Any], reader: GgufReader, path: Path) -> dict[str, Any]:
-    """A Hugging Face config.json made of the metadata; sizes are checked by ``spec_from_config``."""
+    """A Hugging Face config.json made of the metadata; ``spec_from_config`` checks the sizes."""
     architecture = metadata["general.architecture"]
 
     def get(key: str, default: Any = None) -> Any:

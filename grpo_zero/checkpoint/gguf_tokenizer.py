@@ -9,7 +9,7 @@ from typing import Any
 from grpo_zero.errors import UserError
 
 _CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5
-"""``tokenizer.ggml.token_type``: special, added but plain text, and padding rows without a token."""
+"""``tokenizer.ggml.token_type``: special, added plain text, and padding without a token."""
 
 _GPT2_WORDS = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
@@ -59,10 +59,7 @@ def tokenizer_files(metadata: Mapping[str, Any], origin: str) -> dict[str, bytes
         "tokenizer_config.json": _config(metadata, tokens),
         "generation_config.json": {"eos_token_id": _end_ids(metadata)},
     }
-    return {
-        name: json.dumps(value, ensure_ascii=False).encode("utf-8")
-        for name, value in content.items()
-    }
+    return {name: json.dumps(value, ensure_ascii=False).encode("utf-8") for name, value in content.items()}
 
 
 def _tokenizer(metadata: Mapping[str, Any], tokens: Sequence[str], split: str) -> dict[str, Any]:
@@ -81,9 +78,7 @@ def _tokenizer(metadata: Mapping[str, Any], tokens: Sequence[str], split: str) -
         if kind in (_CONTROL, _USER_DEFINED)
     ]
     vocabulary = {
-        token: token_id
-        for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
-        if kind != _UNUSED
+        token: token_id for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind != _UNUSED
     }
     merges = [merge.split(" ") for merge in metadata["tokenizer.ggml.merges"]]
     return {
@@ -106,8 +101,7 @@ def _tokenizer(metadata: Mapping[str, Any], tokens: Sequence[str], split: str) -
             "end_of_word_suffix": None,
             "fuse_unk": False,
             "byte_fallback": False,
-            "ignore_merges": split
-            == "llama-bpe",  # Llama 3 takes whole words that are tokens first
+            "ignore_merges": split == "llama-bpe",  # Llama 3 takes whole words that are tokens first
             "vocab": vocabulary,
             "merges": merges,
         },

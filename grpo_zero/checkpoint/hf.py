@@ -1,4 +1,4 @@
-"""Read a Hugging Face model folder: config.json, tokenizer files, safetensors (one file or shards)."""
+"""Read a Hugging Face model folder: config.json, tokenizer files, safetensors, whole or in shards."""
 
 from __future__ import annotations
 
@@ -79,10 +79,8 @@ class SafetensorsReader:
                 f"{INDEX_FILE} in {self._folder} has no weight_map; expected one from tensor to "
                 f"file: download that file again."
             )
-        held = {
-            file: frozenset(self._open(file).keys()) for file in sorted(set(weight_map.values()))
-        }
-        # A tensor the index promises and its shard lacks is left out here, and named as missing later.
+        held = {file: frozenset(self._open(file).keys()) for file in sorted(set(weight_map.values()))}
+        # A tensor that the index promises and its shard lacks is left out here, and missed later.
         return {name: file for name, file in weight_map.items() if name in held[file]}
 
     def _open(self, file_name: str) -> Any:

@@ -120,9 +120,7 @@ def _embedded_folder(name: str) -> Path:
 def _nothing_there(path: str) -> str:
     """One sentence; a bare model name gets the hub id it most likely means."""
     end = "or run `uv run grpo-zero train`, whose packaged model needs no download."
-    organisation = next(
-        (org for start, org in KNOWN_ORGANISATIONS.items() if path.lower().startswith(start)), None
-    )
+    organisation = next((org for start, org in KNOWN_ORGANISATIONS.items() if path.lower().startswith(start)), None)
     if organisation and "/" not in path:
         repo_id = f"{organisation}/{path}"
         return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,16 +86,38 @@ class _Rectangle:
     """int64 ``[N, length]``: stream index of each slot; padded slots repeat the span's first token."""
     is_real: Tensor
     """bool ``[N, length]``."""
-    scatter: Tensor
-    """int64: flat slot of each real token, in stream order."""
+    slots: Tensor
+    """int64: flat slot of each real token."""
+    stream_index: Tensor
+    """int64: stream index of each real token, in the order of ``slots``."""
+
+
+class _ToRectangle(torch.autograd.Function):
+    """``x_T[gather]`` with a backward that copies instead of accumulating.
+
+    Every real token stands in exactly one slot, and the gradient of a padded slot is 0: padded queries are dropped, padded keys
+    are hidden from real queries.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_T: Tensor, rectangle: _Rectangle) -> Tensor:
+        ctx.rectangle, ctx.shape = rectangle, x_T.shape
+        return x_T[rectangle.gather]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        rectangle = ctx.rectangle
+        grad_T = grad.new_zeros(ctx.shape)
+        grad_T[rectangle.stream_index] = grad.flatten(0, 1)[rectangle.slots]
+        return grad_T, None
 
 
 def _rectangle(starts: np.ndarray, lengths: np.ndarray, device: torch.device) -> _Rectangle:
     columns = np.arange(max(int(lengths.max(initial=0)), 1))
     is_real = columns[None, :] < lengths[:, None]
     gather = np.where(is_real, starts[:, None] + columns[None, :], starts[:, None])
-    to_device = lambda x: torch.from_numpy(x).to(device)  # noqa: E731
-    return _Rectangle(to_device(gather), to_device(is_real), to_device(np.flatnonzero(is_real)))
+    tables = (gather, is_real, np.flatnonzero(is_real), gather[is_real])
+    return _Rectangle(*(torch.from_numpy(table).to(device) for table in tables))
 
 
 class PackedGroups:
@@ -112,16 +135,15 @@ class PackedGroups:
     def __init__(self, groups: Sequence[GroupLayout], device: torch.device) -> None:
         prompt_lengths = np.array([group.prompt_length for group in groups])
         group_starts = np.cumsum([0] + [group.num_tokens for group in groups[:-1]])
+        self.prompts = _rectangle(group_starts, prompt_lengths, device)
         spans = [
             (index, group_starts[index] + group.prompt_length + sum(group.completion_lengths[:c]), n)
             for index, group in enumerate(groups)
             for c, n in enumerate(group.completion_lengths)
             if n > 0
         ]
-        self.prompts = _rectangle(group_starts, prompt_lengths, device)
-        self.has_completions = bool(spans)
-        # Order of the outputs: all prompts, then all completions; `order` brings them back to the stream's order.
-        prompt_index = (group_starts[:, None] + np.arange(prompt_lengths.max()))[self.prompts.is_real.cpu().numpy()]
+        self.own = None
+        stream_index = self.prompts.stream_index
         if spans:
             prompt_of_N, starts_N, lengths_N = (np.array(column) for column in zip(*spans, strict=True))
             self.own = _rectangle(starts_N, lengths_N, device)
@@ -131,31 +153,30 @@ class PackedGroups:
             causal = torch.ones(own_max, own_max, dtype=torch.bool, device=device).tril()
             # A padded key is later than every real query, so the causal part hides it.
             self.mask_N = torch.cat((sees_prompt, causal.expand(len(spans), -1, -1)), dim=-1)[:, None]
-            own_index = self.own.gather.cpu().numpy()[self.own.is_real.cpu().numpy()]
-            stream_index = np.concatenate((prompt_index, own_index))
-        else:
-            stream_index = prompt_index
-        self.order = torch.from_numpy(np.argsort(stream_index)).to(device)
+            stream_index = torch.cat((stream_index, self.own.stream_index))
+        self.stream_index = stream_index
+        """Where each output belongs in the stream: outputs come as all prompts, then all completions."""
 
     def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
         num_heads, num_kv_heads = q_THD.shape[1], k_TKD.shape[1]
-        grid = self.prompts.gather
-        q, k_prompt, v_prompt = (x[grid].transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
+        q, k_prompt, v_prompt = (_ToRectangle.apply(x, self.prompts).transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
         out = F.scaled_dot_product_attention(
             q, k_prompt, v_prompt, is_causal=True, enable_gqa=num_heads != num_kv_heads
         )
-        parts = [out.transpose(1, 2).flatten(0, 1)[self.prompts.scatter]]
-        if self.has_completions:
-            parts.append(self._completions(q_THD, k_TKD, v_TKD, k_prompt, v_prompt))
-        return torch.cat(parts)[self.order]
+        parts = [out.transpose(1, 2).flatten(0, 1)[self.prompts.slots]]
+        if self.own is not None:
+            parts.append(self._completions(self.own, q_THD, k_TKD, v_TKD, k_prompt, v_prompt))
+        return torch.empty_like(q_THD).index_copy(0, self.stream_index, torch.cat(parts))
 
-    def _completions(self, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, k_prompt: Tensor, v_prompt: Tensor) -> Tensor:
+    def _completions(
+        self, own: _Rectangle, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, k_prompt: Tensor, v_prompt: Tensor
+    ) -> Tensor:
         share = q_THD.shape[1] // k_TKD.shape[1]
-        q, k_own, v_own = (x[self.own.gather].transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
+        q, k_own, v_own = (_ToRectangle.apply(x, own).transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
         k = torch.cat((k_prompt[self.prompt_of_N], k_own), dim=2)
         v = torch.cat((v_prompt[self.prompt_of_N], v_own), dim=2)
         own_max = q.shape[2]
         q = q.unflatten(1, (-1, share)).flatten(2, 3)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask_N.repeat(1, 1, share, 1))
         out = out.unflatten(2, (share, own_max)).flatten(1, 2)
-        return out.transpose(1, 2).flatten(0, 1)[self.own.scatter]
+        return out.transpose(1, 2).flatten(0, 1)[own.slots]

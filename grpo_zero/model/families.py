@@ -92,9 +92,7 @@ def parameter_map(spec: ModelSpec) -> dict[str, tuple[str, ...]]:
 
         def add(our_name: str, *their_names: str, bias: bool = False, layer: int = layer) -> None:
             for leaf in ("weight", "bias") if bias else ("weight",):
-                names[f"layers.{layer}.{our_name}.{leaf}"] = tuple(
-                    f"{name}.{leaf}" for name in their_names
-                )
+                names[f"layers.{layer}.{our_name}.{leaf}"] = tuple(f"{name}.{leaf}" for name in their_names)
 
         attention, mlp = f"{theirs}.self_attn", f"{theirs}.mlp"
         add("attention_norm", f"{theirs}.input_layernorm")
@@ -165,8 +163,7 @@ def _refuse_what_we_do_not_compute(config: Mapping[str, Any], origin: str) -> No
     for is_refused, given, expected in refusals:
         if is_refused:
             raise UserError(
-                f"{origin} has {given}; expected {expected}, the only kind this trainer computes: "
-                f"choose another model."
+                f"{origin} has {given}; expected {expected}, the only kind this trainer computes: choose another model."
             )
 
 
@@ -211,8 +208,7 @@ def _head_size(config: Mapping[str, Any], width: int, num_heads: int, origin: st
     head_size = _size(config, "head_dim", origin, default=width // num_heads)
     if head_size % 2:
         raise UserError(
-            f"{origin} gives heads of size {head_size}; expected an even size, which RoPE needs: "
-            f"correct the file."
+            f"{origin} gives heads of size {head_size}; expected an even size, which RoPE needs: correct the file."
         )
     return head_size
 
@@ -234,6 +230,4 @@ def _positive(config: Mapping[str, Any], key: str, origin: str) -> float:
 
 def _bad_value(key: str, value: Any, expected: str, origin: str) -> UserError:
     given = f"has no {key}" if value is None else f"says {key} {value!r}"
-    return UserError(
-        f"{origin} {given}; expected {expected}: download the model's own config.json again."
-    )
+    return UserError(f"{origin} {given}; expected {expected}: download the model's own config.json again.")

@@ -62,8 +62,7 @@ _REWARD = (
         "reward",
         "Mean of one part of the reward over all completions, such as reward/format and "
         "reward/answer; the parts sum to reward.",
-        "Format saturates early; if answer stays flat after that, the task is too hard or the "
-        "reward is being gamed.",
+        "Format saturates early; if answer stays flat after that, the task is too hard or the reward is being gamed.",
         trl="rewards/{f}/mean",
     ),
     Metric(
@@ -180,8 +179,7 @@ _UPDATE = (
         "nats per token",
         "Mean over forwarded_tokens of the absolute difference between a token's log-prob when "
         "it was sampled and in the training forward, before the update.",
-        "About 1e-6 in float32 and below 0.02 in bfloat16; worry above 0.05: sampler and trainer "
-        "disagree.",
+        "About 1e-6 in float32 and below 0.02 in bfloat16; worry above 0.05: sampler and trainer disagree.",
         worry_above=0.05,
     ),
 )
@@ -368,11 +366,7 @@ def markdown_table() -> str:
         lines += ["| metric | unit | definition | healthy |", "|---|---|---|---|"]
         lines += [f"| `{m.name}` | {m.unit} | {m.definition} | {m.healthy} |" for m in metrics]
     lines += ["", "## Names elsewhere", "", "| here | TRL | verl |", "|---|---|---|"]
-    lines += [
-        f"| `{m.name}` | {_code(m.trl)} | {_code(m.verl)} |"
-        for m in CATALOGUE.values()
-        if m.trl or m.verl
-    ]
+    lines += [f"| `{m.name}` | {_code(m.trl)} | {_code(m.verl)} |" for m in CATALOGUE.values() if m.trl or m.verl]
     return "\n".join(lines) + "\n"
 
 

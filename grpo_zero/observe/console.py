@@ -124,9 +124,7 @@ def _train_parts(metrics: Mapping[str, float]) -> list[str]:
             for name, value in metrics.items()
             if name.startswith("reward/")
         ]
-        parts.append(
-            f"reward {metrics['reward']:.3f}" + (f" ({', '.join(split)})" if split else "")
-        )
+        parts.append(f"reward {metrics['reward']:.3f}" + (f" ({', '.join(split)})" if split else ""))
     if "success" in metrics:
         parts.append(f"success {_percent(metrics['success'])}")
     if "length" in metrics:

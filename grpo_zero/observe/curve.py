@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def success_chart(
-    steps: Sequence[int], success: Sequence[float], *, width: int = 60, height: int = 8
-) -> str:
+def success_chart(steps: Sequence[int], success: Sequence[float], *, width: int = 60, height: int = 8) -> str:
     """A chart of plain characters, ``*`` a measured point and ``.`` the line between two.
 
     Args:

@@ -26,22 +26,17 @@ class TensorBoardSink:
         self._writer = EventFileWriter(str(folder), flush_secs=10)
         if keep_until_step is not None:
             start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-            self._writer.add_event(
-                event_pb2.Event(wall_time=time.time(), step=keep_until_step + 1, session_log=start)
-            )
+            self._writer.add_event(event_pb2.Event(wall_time=time.time(), step=keep_until_step + 1, session_log=start))
 
     def write(self, record: StepRecord) -> None:
         """Adds a step's numbers; a NaN is kept, since TensorBoard can show it."""
         from tensorboard.compat.proto import summary_pb2
 
         values = [
-            summary_pb2.Summary.Value(tag=name, simple_value=float(value))
-            for name, value in record.metrics.items()
+            summary_pb2.Summary.Value(tag=name, simple_value=float(value)) for name, value in record.metrics.items()
         ]
         self._writer.add_event(
-            self._events.Event(
-                wall_time=time.time(), step=record.step, summary=summary_pb2.Summary(value=values)
-            )
+            self._events.Event(wall_time=time.time(), step=record.step, summary=summary_pb2.Summary(value=values))
         )
 
     def close(self) -> None:

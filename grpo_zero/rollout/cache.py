@@ -80,8 +80,12 @@ class SlotCache:
         active = sorted(set(prompt_of_slot))
         self.prompts = {index: self.prompts[index] for index in active}
         lengths = [self.prompts[index][0][0].shape[1] for index in active]
-        self.prompt_keys_LPKTD = [self._stack([self.prompts[p][0][layer] for p in active]) for layer in range(self.num_layers)]
-        self.prompt_values_LPKTD = [self._stack([self.prompts[p][1][layer] for p in active]) for layer in range(self.num_layers)]
+        self.prompt_keys_LPKTD = [
+            self._stack([self.prompts[p][0][layer] for p in active]) for layer in range(self.num_layers)
+        ]
+        self.prompt_values_LPKTD = [
+            self._stack([self.prompts[p][1][layer] for p in active]) for layer in range(self.num_layers)
+        ]
         is_real = np.arange(max(lengths))[None, :] < np.array(lengths)[:, None]
         row_of = {index: row for row, index in enumerate(active)}
         rows_S = np.array([row_of[index] for index in prompt_of_slot])

@@ -17,7 +17,7 @@ from grpo_zero.randomness import stream
 from grpo_zero.rollout.cache import PromptStore, SlotCache, bytes_per_slot
 from grpo_zero.rollout.sampler import SamplingParams, sample
 from grpo_zero.rollout.scheduler import Running, Scheduler
-from grpo_zero.types import Completion
+from grpo_zero.types import Completion, FinishReason
 
 PREFILL_TOKENS = 8192
 """Prompts are prefilled in streams of about this many tokens."""
@@ -102,7 +102,7 @@ class Engine:
             nonlocal num_finished
             for slot in slots:
                 done = scheduler.running[slot]
-                reason = "stop" if done.token_ids[-1] in self.stop_ids else "length"
+                reason: FinishReason = "stop" if done.token_ids[-1] in self.stop_ids else "length"
                 out[done.prompt_index][done.sample_index] = Completion(
                     done.prompt_index, done.sample_index, done.token_ids, done.logprobs, reason, policy_step
                 )

@@ -11,7 +11,7 @@ from grpo_zero.model.attention import DenseCausal
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.randomness import stream
 from grpo_zero.rollout.sampler import SamplingParams, sample
-from grpo_zero.types import Completion
+from grpo_zero.types import Completion, FinishReason
 
 
 @torch.inference_mode()
@@ -41,7 +41,7 @@ def naive_generate(
                 next_id, logprob = sample(decoder.logits(hidden_TE[-1:]), uniform, params, has_token_V)
                 ids.append(int(next_id))
                 logprobs.append(float(logprob))
-            reason = "stop" if ids[-1] in stop_ids else "length"
+            reason: FinishReason = "stop" if ids[-1] in stop_ids else "length"
             group.append(Completion(p, g, ids, logprobs, reason, 0))
         out.append(group)
     return out

@@ -25,8 +25,7 @@ def load_task(name: str, **options: Any) -> Task:
     for option in options:
         if option not in accepted:
             raise UserError(
-                f"Task {name!r} has no option {option!r}; it has {', '.join(accepted)}."
-                f"{nearest(option, accepted)}"
+                f"Task {name!r} has no option {option!r}; it has {', '.join(accepted)}.{nearest(option, accepted)}"
             )
     return TASKS[name](**options)
 

@@ -121,8 +121,7 @@ def _check_template(prompt: str) -> None:
         parts = list(string.Formatter().parse(prompt))
     except ValueError as error:
         raise UserError(
-            f"The Countdown prompt cannot be read as a template ({error}); write a literal brace "
-            "as '{{' or '}}'."
+            f"The Countdown prompt cannot be read as a template ({error}); write a literal brace as '{{{{' or '}}}}'."
         ) from None
     known = ("nums", "target")
     # A format or conversion, as in {nums!r}, is kept in the name so that it is refused by name too.

@@ -76,9 +76,7 @@ def split_rows(rows: list[Row], test_size: int) -> tuple[list[Row], list[Row], i
     first_test = len(rows) - test_size
     test = rows[first_test:]
     test_keys = {row_key(row["nums"], row["target"]) for row in test}
-    train = [
-        row for row in rows[:first_test] if row_key(row["nums"], row["target"]) not in test_keys
-    ]
+    train = [row for row in rows[:first_test] if row_key(row["nums"], row["target"]) not in test_keys]
     if not train:
         raise UserError(
             f"All {first_test} Countdown training rows occur among the {test_size} test rows; "
@@ -156,8 +154,5 @@ def _jsonl_rows(file: Path) -> Iterator[tuple[str, Row]]:
         except (json.JSONDecodeError, RecursionError) as error:
             raise UserError(f"{place} is not JSON ({error}); correct or remove it.") from None
         if not isinstance(row, dict):
-            raise UserError(
-                f"{place} is a JSON {type(row).__name__}; expected an object with 'nums' and "
-                "'target'."
-            )
+            raise UserError(f"{place} is a JSON {type(row).__name__}; expected an object with 'nums' and 'target'.")
         yield place, row

@@ -56,11 +56,12 @@ class _Operand:
         return self.text if self.is_given else f"({self.text})"
 
 
-def all_tries(nums: Sequence[int]) -> list[Try]:
+def all_tries(nums: Sequence[int], max_value: int | None = None) -> list[Try]:
     """Every try of ``nums``, distinct by text, in a fixed order.
 
     A step is a sum, a product, the larger minus the smaller, or the larger divided by the smaller
-    where that is exact and the smaller is not 0; so all results are non-negative integers.
+    where that is exact and the smaller is not 0; so all results are non-negative integers. Tries
+    with a result above ``max_value`` are left out.
     Raises ``UserError`` unless there are 2 to ``MAX_TRY_NUMBERS`` numbers.
     """
     if not 2 <= len(nums) <= MAX_TRY_NUMBERS:
@@ -70,7 +71,7 @@ def all_tries(nums: Sequence[int]) -> list[Try]:
         )
     given = [_Operand(number, str(number), is_given=True) for number in nums]
     by_steps: dict[tuple[str, ...], Try] = {}
-    for found in _tries(given, ()):
+    for found in _tries(given, (), max_value):
         by_steps.setdefault(found.steps, found)
     return list(by_steps.values())
 
@@ -82,6 +83,7 @@ def search_response(
     *,
     tries: tuple[int, int] = (1, 4),
     give_up: float = 0.35,
+    max_value: int | None = None,
     response_start: str = OPEN_THINK,
 ) -> str:
     """A response that searches for ``target``, drawn with ``rng``; always of the exact form.
@@ -91,6 +93,7 @@ def search_response(
     misses the search gives up with probability ``give_up`` (always, when no try is right), and is
     otherwise ended by a right try, uniform among the right ones. Where ``response_start``, the part
     of the response that the prompt holds, does not open the reasoning, the text does.
+    ``max_value`` bounds the results of all tries; numbers of the search then stay short.
     Raises ``UserError`` as ``all_tries`` does, and for an impossible ``tries`` or ``give_up``.
     """
     if not (0 <= tries[0] <= tries[1] and 0 <= give_up <= 1):
@@ -98,7 +101,7 @@ def search_response(
             f"Search texts got tries={tries} and give_up={give_up}; expected a lower and an upper "
             "number of tries, 0 or more, and a probability."
         )
-    listed = all_tries(nums)
+    listed = all_tries(nums, max_value)
     num_free = int(rng.integers(tries[0], tries[1], endpoint=True))
     shown: list[Try] = []
     for index in rng.permutation(len(listed))[:num_free]:
@@ -120,7 +123,7 @@ def search_response(
     return "\n".join([*lines, CLOSE_THINK, f"{OPEN_ANSWER}{answer}{CLOSE_ANSWER}"])
 
 
-def _tries(operands: list[_Operand], steps: tuple[str, ...]) -> Iterator[Try]:
+def _tries(operands: list[_Operand], steps: tuple[str, ...], max_value: int | None) -> Iterator[Try]:
     """Every way to go on from ``operands``; the result of a step stands before what is left."""
     if len(operands) == 1:
         yield Try(steps, operands[0].value, operands[0].text)
@@ -129,9 +132,11 @@ def _tries(operands: list[_Operand], steps: tuple[str, ...]) -> Iterator[Try]:
         for j in range(i + 1, len(operands)):
             rest = operands[:i] + operands[i + 1 : j] + operands[j + 1 :]
             for left, sign, right, value in _moves(a, operands[j]):
+                if max_value is not None and value > max_value:
+                    continue
                 step = f"{left.value} {sign} {right.value} = {value}"
                 joined = _Operand(value, f"{left.inside()} {sign} {right.inside()}", is_given=False)
-                yield from _tries([joined, *rest], (*steps, step))
+                yield from _tries([joined, *rest], (*steps, step), max_value)
 
 
 def _moves(a: _Operand, b: _Operand) -> Iterator[tuple[_Operand, str, _Operand, int]]:

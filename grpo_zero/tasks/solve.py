@@ -25,9 +25,7 @@ _LISTED = 3
 def is_solvable(nums: Sequence[int], target: int) -> bool:
     """Whether some expression that uses each of ``nums`` exactly once equals ``target``."""
     # Nearly every row of real data is solvable in whole steps, and those are quicker to search.
-    return is_solvable_whole(nums, target) or _Search(nums, whole=False).reaches(
-        tuple(range(len(nums))), target
-    )
+    return is_solvable_whole(nums, target) or _Search(nums, whole=False).reaches(tuple(range(len(nums))), target)
 
 
 def is_solvable_whole(nums: Sequence[int], target: int) -> bool:

@@ -37,7 +37,7 @@ class ChatTemplate:
         *,
         bos_token: str | None = None,
         eos_token: str | None = None,
-        origin: str = "the chat template",
+        origin: str = "this model",
     ) -> None:
         """``origin`` tells in messages where it came from. Raises ``UserError`` for bad syntax."""
         self.source = source
@@ -82,8 +82,7 @@ class ChatTemplate:
         path = Path(setting)
         if not path.is_file():
             raise UserError(
-                f"The chat template {setting!r} is no file; expected auto, plain, or the path of a "
-                f"Jinja template."
+                f"The chat template {setting!r} is no file; expected auto, plain, or the path of a Jinja template."
             )
         return cls(
             path.read_text(encoding="utf-8"),

@@ -3,8 +3,8 @@
 A chat template comes with a downloaded model, so it is untrusted. Jinja's immutable sandbox keeps
 it from Python's internals. On top of that we bound what is cheap to bound: the length of the
 output, of repeated, added and padded strings, the size of whole numbers, and the rounds of all
-``range`` loops together. That is against accidents and simple bombs: ``~`` and nested loops over
-long literals are not bounded.
+``range`` loops together. That is against accidents and simple bombs: ``~``, ``replace`` and
+nested loops over long literals are not bounded.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def render_bounded(template: jinja2.Template, variables: dict[str, Any]) -> str:
     for piece in template.generate({**variables, "range": _budgeted_range()}):
         length += len(piece)
         if length > MAX_OUTPUT_CHARS:
-            raise jinja2.TemplateRuntimeError(
-                f"more than {MAX_OUTPUT_CHARS:,} characters of output"
-            )
+            raise jinja2.TemplateRuntimeError(f"more than {MAX_OUTPUT_CHARS:,} characters of output")
         pieces.append(piece)
     return "".join(pieces)
 
@@ -67,12 +65,15 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         # Jinja's own would print as an empty text; a template that tries is not worth rendering.
         raise jinja2.sandbox.SecurityError(f"access to {attribute!r} of a {type(obj).__name__}")
 
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        # A format can pad a text to any length, and reaches attributes.
+        if super().wrap_str_format(value) is not None:
+            raise jinja2.sandbox.SecurityError("the format method of a text")
+        return None
+
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        # These can make a short text huge, and `format` reaches attributes.
-        banned = {"format", "format_map", "center", "ljust", "rjust", "zfill", "expandtabs"}
-        if isinstance(obj, str) and attr in banned:
-            return False
-        return super().is_safe_attribute(obj, attr, value)
+        can_pad = attr in {"center", "ljust", "rjust", "zfill", "expandtabs"}
+        return not (isinstance(obj, str) and can_pad) and super().is_safe_attribute(obj, attr, value)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if operator == "%" and isinstance(left, (str, bytes)):

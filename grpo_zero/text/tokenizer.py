@@ -72,6 +72,12 @@ class Tokenizer:
         """The highest id plus one: rows that an embedding table needs at least."""
         return max(self._ids) + 1
 
+    @property
+    def end_of_turn_id(self) -> int:
+        """The stop id a finished answer is taught to end with: the configured eos token, else the lowest stop id."""
+        eos_id = self._backend.token_to_id(self.eos_token) if self.eos_token else None
+        return eos_id if eos_id in self.stop_ids else min(self.stop_ids)
+
     def encode(self, text: str) -> list[int]:
         """Ids of ``text``. Nothing is added; special tokens in the text become their ids."""
         return self._backend.encode(text, add_special_tokens=False).ids
@@ -173,9 +179,7 @@ def _load_backend(files: Mapping[str, bytes], origin: str) -> tokenizers.Tokeniz
 
 
 def _unreadable(origin: str, error: Exception) -> UserError:
-    return UserError(
-        f"tokenizer.json in {origin} can't be read ({error}); copy or download that file again."
-    )
+    return UserError(f"tokenizer.json in {origin} can't be read ({error}); copy or download that file again.")
 
 
 def _token_text(value: Any) -> str | None:

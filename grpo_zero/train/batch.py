@@ -75,10 +75,11 @@ def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
     predictors: list[np.ndarray] = []
     layouts: list[GroupLayout] = []
     lengths: list[int] = []
+    prompt_length = prompt_end = 0
     last_group: int | None = None
     for row in rows:
         if row.group != last_group:
-            if lengths or last_group is not None:
+            if last_group is not None:
                 layouts.append(GroupLayout(prompt_length, tuple(lengths)))
             prompt_length, lengths, last_group = len(row.prompt_ids), [], row.group
             tokens += row.prompt_ids
@@ -93,7 +94,9 @@ def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
     layouts.append(GroupLayout(prompt_length, tuple(lengths)))
 
     sizes = [len(row.completion_ids) for row in rows]
-    logprobs = [[float("nan")] * len(r.completion_ids) if r.sampled_logprobs is None else r.sampled_logprobs for r in rows]
+    logprobs = [
+        [float("nan")] * len(r.completion_ids) if r.sampled_logprobs is None else r.sampled_logprobs for r in rows
+    ]
     return PackedBatch(
         tokens_T=torch.tensor(tokens, device=device),
         positions_T=torch.from_numpy(packed_positions(layouts)).to(device),

@@ -79,7 +79,9 @@ def evaluate(
     metrics["eval/truncated_share"] = float(np.mean([not row.completion.is_finished for row in rows]))
     metrics["eval/reward"] = float(np.mean([row.verdict.reward for row in rows]))
     if config.greedy:
-        metrics |= _success("eval/greedy_success", answers(replace(sampling, temperature=0.0, top_k=None, top_p=1.0), 1))
+        metrics |= _success(
+            "eval/greedy_success", answers(replace(sampling, temperature=0.0, top_k=None, top_p=1.0), 1)
+        )
     return metrics, judged_PK
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from grpo_zero.config import Config
@@ -105,11 +106,8 @@ class ProblemSource:
         Problems found to be too long only now (beyond the first ``NUM_CHECKED_ROWS``) are replaced by the next.
         """
         out: list[Prompted] = []
-        position = (step - 1) * count
-        for position in range(position, position + 100 * count):
-            epoch, offset = divmod(position, len(self._usable))
-            order = stream(seed, "order", epoch).permutation(len(self._usable))
-            item = self[self._usable[order[offset]]]
+        for row_index in islice(endless_order(seed, len(self._usable), (step - 1) * count), 100 * count):
+            item = self[self._usable[row_index]]
             if len(item.prompt_ids) <= self.max_prompt_len:
                 out.append(item)
             if len(out) == count:
@@ -118,3 +116,11 @@ class ProblemSource:
             f"Of {100 * count} {self.name} prompts in a row fewer than {count} fit training.max_prompt_len = "
             f"{self.max_prompt_len} tokens: raise it."
         )
+
+
+def endless_order(seed: int, num_rows: int, position: int) -> Iterator[int]:
+    """Row indices from ``position`` on, pass after pass over the data, each pass in an order of its own (purpose ``order``)."""
+    epoch, offset = divmod(position, num_rows)
+    while True:
+        yield from stream(seed, "order", epoch).permutation(num_rows)[offset:].tolist()
+        epoch, offset = epoch + 1, 0

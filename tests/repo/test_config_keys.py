@@ -30,11 +30,7 @@ def attributes_by_file() -> list[set[str]]:
 @pytest.mark.parametrize("section", list(SECTIONS))
 def test_every_key_is_read(section: str) -> None:
     # `path` or `device` occur everywhere; they count in a file that also names the section.
-    files = [
-        names
-        for names in attributes_by_file()
-        if section in names or SECTIONS[section].__name__ in names
-    ]
+    files = [names for names in attributes_by_file() if section in names or SECTIONS[section].__name__ in names]
     unread = [
         f"{section}.{key}"
         for key in field_names(SECTIONS[section])

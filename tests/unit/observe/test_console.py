@@ -68,8 +68,7 @@ def test_eval_line_has_the_interval() -> None:
     }
     Console(stream=stream).write(StepRecord(step=10, kind="eval", metrics=metrics))
     assert stream.getvalue() == (
-        "eval at step 10:  success 31.2 % (95 %: 23.8 to 39.7)  greedy 36.0 %  length 140  "
-        "truncated 2.0 %\n"
+        "eval at step 10:  success 31.2 % (95 %: 23.8 to 39.7)  greedy 36.0 %  length 140  truncated 2.0 %\n"
     )
 
 

@@ -91,9 +91,7 @@ def test_C23_the_last_block_counts_and_two_lose_the_format(blocks: str, right: b
 
 
 def test_C23_a_draft_inside_the_reasoning_does_not_count() -> None:
-    verdict = TASK.verify(
-        problem([1, 2, 3], 6), "<answer>1+2+3</answer></think><answer>1+2</answer>"
-    )
+    verdict = TASK.verify(problem([1, 2, 3], 6), "<answer>1+2+3</answer></think><answer>1+2</answer>")
     assert not verdict.correct
 
 
@@ -136,9 +134,7 @@ def test_C35_the_prompt_states_the_rule() -> None:
     ],
     ids=["both", "format-only", "answer-only", "reasoning-tags-only", "answer-tags-only"],
 )
-def test_F10_the_format_part_is_all_or_nothing(
-    completion: str, parts: dict[str, float], reward: float
-) -> None:
+def test_F10_the_format_part_is_all_or_nothing(completion: str, parts: dict[str, float], reward: float) -> None:
     verdict = TASK.verify(problem([1, 2], 3), completion)
     assert dict(verdict.parts) == parts
     assert verdict.reward == reward
@@ -177,9 +173,7 @@ def test_R08_the_check_can_be_left_out() -> None:
 
 def test_G19_a_worker_thread_gives_the_same_verdict() -> None:
     asked = problem([3, 3, 8, 8], 24)
-    texts = [
-        f"a</think><answer>{e}</answer>" for e in ("8/(3-8/3)", "3*8", "9**9**9", "(" * 20_000)
-    ]
+    texts = [f"a</think><answer>{e}</answer>" for e in ("8/(3-8/3)", "3*8", "9**9**9", "(" * 20_000)]
     here = [TASK.verify(asked, text) for text in texts]
     with ThreadPoolExecutor(max_workers=1) as worker:
         there = list(worker.map(lambda text: TASK.verify(asked, text), texts))

@@ -76,9 +76,7 @@ def test_unknown_file_type(tmp_path: Path) -> None:
         ("a.parquet", b"", "not a readable parquet"),
     ],
 )
-def test_broken_files_are_named_with_the_line(
-    tmp_path: Path, name: str, data: bytes, culprit: str
-) -> None:
+def test_broken_files_are_named_with_the_line(tmp_path: Path, name: str, data: bytes, culprit: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(UserError, match=f"(?s){name}.*{culprit}|{culprit}"):
         countdown_rows(tmp_path / name)
@@ -86,9 +84,7 @@ def test_broken_files_are_named_with_the_line(
 
 def test_parquet_without_the_columns(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", [{"nums": [1], "answer": 1}])
-    with pytest.raises(
-        UserError, match=r"a\.parquet lacks the column 'target'; it has nums, answer"
-    ):
+    with pytest.raises(UserError, match=r"a\.parquet lacks the column 'target'; it has nums, answer"):
         countdown_rows(tmp_path / "a.parquet")
 
 

@@ -40,9 +40,7 @@ def test_distribution_is_that_of_the_public_rows(shared_data: Path) -> None:
         ]
 
     # Tolerances of about four standard errors of 600 rows, in the units of the figures above.
-    for ours, theirs, tolerance in zip(
-        figures(ROWS), figures(public), (8, 4.5, 3, 3, 4, 4), strict=True
-    ):
+    for ours, theirs, tolerance in zip(figures(ROWS), figures(public), (8, 4.5, 3, 3, 4, 4), strict=True):
         assert ours == pytest.approx(theirs, abs=tolerance)
 
 

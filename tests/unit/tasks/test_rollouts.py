@@ -25,9 +25,7 @@ def test_labels_agree_but_for_unicode_operators(shared_data: Path, name: str) ->
     assert len(rows) == 500
     differing = {}
     for row in rows:
-        verdict = TASK.verify(
-            TASK.problem(row, check_solvable=False), row["completion"], not row["truncated"]
-        )
+        verdict = TASK.verify(TASK.problem(row, check_solvable=False), row["completion"], not row["truncated"])
         if verdict.correct != row["label_correct"]:
             assert verdict.correct, (row["id"], verdict.reason)
             differing[row["id"]] = row["completion"].split("<answer>")[-1].split("</answer>")[0]

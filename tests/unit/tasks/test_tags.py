@@ -11,16 +11,12 @@ RIGHT = "<think>one\ntwo</think>\n<answer>1+2</answer>"
     ("response_start", "completion", "has_form"),
     [
         pytest.param("", RIGHT, True, id="plain"),
-        pytest.param(
-            "", "<think>a\n\nb\nc</think>\n\n<answer>\n1\n</answer>\n", True, id="F01-lines"
-        ),
+        pytest.param("", "<think>a\n\nb\nc</think>\n\n<answer>\n1\n</answer>\n", True, id="F01-lines"),
         pytest.param("", RIGHT + "\n</answer>", False, id="F02-doubled-close"),
         pytest.param("", "<think>x</tool><answer>y</answer>", False, id="F05-mismatched"),
         pytest.param("", "<think>3 < 4 > 2</think><answer>1</answer>", True, id="F07-less-than"),
         pytest.param("<think>", "why</think><answer>1</answer>", True, id="F08-given-by-prompt"),
-        pytest.param(
-            "<think>\n", "why</think><answer>1</answer>", True, id="F08-given-with-newline"
-        ),
+        pytest.param("<think>\n", "why</think><answer>1</answer>", True, id="F08-given-with-newline"),
         pytest.param("Let me see.\n<think>", "a</think><answer>1</answer>", True, id="F08-lead-in"),
         pytest.param("<think>", RIGHT, False, id="F08-opened-again"),
         pytest.param("", "why</think><answer>1</answer>", False, id="F08-never-opened"),

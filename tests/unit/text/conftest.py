@@ -25,9 +25,7 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def golden_tokenizer(
-    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Tokenizer]:
+def golden_tokenizer(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tokenizer]:
     """A shared tokenizer by its folder's name (qwen2.5, qwen3, smollm2), loaded once a session."""
     loaded: dict[str, Tokenizer] = {}
 

@@ -82,9 +82,7 @@ def test_where_templates_are_found(files: dict, expected: str | None) -> None:
 
 
 def test_named_templates_without_a_default_are_listed() -> None:
-    config = {
-        "chat_template": [{"name": "rag", "template": "x"}, {"name": "tools", "template": "y"}]
-    }
+    config = {"chat_template": [{"name": "rag", "template": "x"}, {"name": "tools", "template": "y"}]}
     with pytest.raises(UserError, match="named rag, tools and none named default"):
         find_template({"tokenizer_config.json": json.dumps(config).encode()}, "test")
 
@@ -109,6 +107,7 @@ def test_hugging_face_extras() -> None:
         "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
         "{{ self.__init__.__globals__ }}",
         "{{ '{0.__class__}'.format('') }}",
+        "{{ '{:>100000000}'.format(1) }}",
         "{{ ''|attr('__class__') }}",
         "{% include '/etc/passwd' %}",
         "{{ 'a' * 10 ** 10 }}",

@@ -43,9 +43,7 @@ def test_golden_ids(golden_tokenizer: Load, goldens: dict, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_decoding_gives_the_normalised_text_back(
-    golden_tokenizer: Load, goldens: dict, name: str
-) -> None:
+def test_decoding_gives_the_normalised_text_back(golden_tokenizer: Load, goldens: dict, name: str) -> None:
     tokenizer = golden_tokenizer(name)
     for text in goldens["strings"]:
         expected = text if name == "smollm2" else unicodedata.normalize("NFC", text)
@@ -59,9 +57,7 @@ def test_qwen_stops_on_end_of_turn_and_end_of_text(golden_tokenizer: Load) -> No
 
 
 def test_stop_ids_unite_all_files_and_leave_out_ids_without_a_token() -> None:
-    files = tiny_files(
-        config_json={"eos_token_id": 1}, generation_config_json={"eos_token_id": [2, 3, 77]}
-    )
+    files = tiny_files(config_json={"eos_token_id": 1}, generation_config_json={"eos_token_id": [2, 3, 77]})
     assert Tokenizer(files, origin="test").stop_ids == {1, 2, 3, 4}
 
 

@@ -1,0 +1,138 @@
+"""The command line. Every command's work is imported when the command runs, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from grpo_zero.config import Config, describe_options, load_config
+from grpo_zero.errors import UserError
+
+DEFAULT_CONFIG = "quickstart"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = argparse.ArgumentParser(
+        prog="grpo-zero",
+        description="A from-scratch GRPO trainer for one GPU or a laptop.",
+        epilog="`grpo-zero train` alone trains a tiny packaged model on a CPU in minutes.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    train = _command(commands, "train", "Train with GRPO.", _train)
+    train.add_argument("--resume", metavar="RUN", type=Path, help="go on with this run folder from its last checkpoint")
+    _command(commands, "sft", "Warm start: supervised training on prompt and response.", _sft)
+    evaluate = _command(commands, "eval", "Score a model on the held-out problems.", _eval)
+    evaluate.add_argument("--model", metavar="PATH", help="short for model.pretrained_model_path=PATH")
+    evaluate.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
+    chat = _command(commands, "chat", "Talk to a model.", _chat)
+    chat.add_argument("--model", metavar="PATH", help="short for model.pretrained_model_path=PATH")
+    chat.add_argument("--problem", action="store_true", help="each line is numbers and a target: 3 4 5 = 35")
+    export = _command(commands, "export", "Write a model as a Hugging Face folder.", _export)
+    export.add_argument("source", help="model folder, checkpoint, run folder, .gguf file, hub id or embedded:NAME")
+    export.add_argument("target", type=Path, help="folder to write")
+    export.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="default: as in the source")
+    bench = _command(commands, "bench", "Time one GRPO step: sampling and update, with random rewards.", _bench)
+    bench.add_argument("workload", help="W1, W2 or quickstart: see docs/benchmarks.md")
+    bench.add_argument("--model", metavar="PATH", help="model files of the workload, where it needs some")
+    bench.add_argument("--repeats", type=int, default=3, help="steps to time (default 3); the median is reported")
+    bench.add_argument("--json", metavar="FILE", type=Path, help="also write the result to this file")
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    run: Callable[[argparse.Namespace], None],
+) -> argparse.ArgumentParser:
+    has_config = name not in ("export", "bench")
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"settings, each as section.key=value:\n\n{describe_options()}" if has_config else None,
+    )
+    parser.set_defaults(run=run)
+    if has_config:
+        parser.add_argument(
+            "--config", metavar="FILE", help=f"YAML file or name of a packaged config (default: {DEFAULT_CONFIG})"
+        )
+        parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings over those of the file")
+    return parser
+
+
+def _config(options: argparse.Namespace) -> Config:
+    overrides = list(options.overrides)
+    if getattr(options, "model", None):
+        overrides.append(f"model.pretrained_model_path={options.model}")
+    return load_config(options.config or DEFAULT_CONFIG, overrides)
+
+
+def _train(options: argparse.Namespace) -> None:
+    if options.resume is not None:
+        config_file = options.resume / "config.yaml"
+        if options.config or not config_file.is_file():
+            raise UserError(
+                f"--resume {options.resume} takes the config from that run folder: leave --config out."
+                if options.config
+                else f"--resume got {options.resume}, which is no run folder (no config.yaml in it)."
+            )
+        config = load_config(str(config_file), options.overrides)
+    else:
+        config = _config(options)
+    from grpo_zero.train.run import train
+
+    train(config, options.resume)
+
+
+def _sft(options: argparse.Namespace) -> None:
+    config = _config(options)
+    from grpo_zero.train.sft import warm_start
+
+    warm_start(config)
+
+
+def _eval(options: argparse.Namespace) -> None:
+    config = _config(options)
+    from grpo_zero.commands.evaluate import evaluate_model
+
+    evaluate_model(config, options.json)
+
+
+def _chat(options: argparse.Namespace) -> None:
+    config = _config(options)
+    from grpo_zero.commands.chat import chat
+
+    chat(config, problems=options.problem)
+
+
+def _export(options: argparse.Namespace) -> None:
+    from grpo_zero.commands.export import export
+
+    export(options.source, options.target, options.dtype)
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from grpo_zero.commands.bench import bench
+
+    bench(options.workload, options.model, options.repeats, options.json)

@@ -1,0 +1,1 @@
+"""What stands behind the commands that are neither training nor warm start."""

@@ -1,0 +1,114 @@
+"""A run's folder and what is written into it: config, metrics, samples, TensorBoard, checkpoints, summary."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from grpo_zero.config import Config, dump_yaml
+from grpo_zero.errors import UserError
+from grpo_zero.observe.console import Console
+from grpo_zero.observe.files import MetricsFile, SamplesFile
+from grpo_zero.observe.record import Kind, SampleRecord, StepRecord
+from grpo_zero.observe.tensorboard import TensorBoardSink
+from grpo_zero.train.evaluate import Judged, flatten
+from grpo_zero.train.policy import Policy
+
+CONFIG_FILE = "config.yaml"
+
+
+def new_run_folder(config: Config) -> Path:
+    """A fresh folder ``log_dir/run_name`` with the resolved config in it.
+
+    Raises:
+        UserError: a run of that name exists.
+    """
+    training = config.training
+    folder = Path(training.log_dir) / (training.run_name or time.strftime("%Y%m%d-%H%M%S"))
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(
+            f"The run folder {folder} already exists: give another training.run_name, or go on with `--resume {folder}`."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG_FILE).write_text(dump_yaml(config), encoding="utf-8")
+    return folder
+
+
+def checkpoint_folder(config: Config, run_folder: Path) -> Path:
+    """Where the run's checkpoints go."""
+    ckpt_dir = config.training.ckpt_dir
+    return run_folder / "checkpoints" if ckpt_dir is None else Path(ckpt_dir) / run_folder.name
+
+
+class Recorder:
+    """Every place a record goes to. Stages return facts; this is where they are written."""
+
+    def __init__(self, folder: Path, console: Console, policy: Policy, resumed_step: int | None = None) -> None:
+        self.policy = policy
+        self.console = console
+        self.metrics = MetricsFile(folder / "metrics.jsonl", resumed_step)
+        self.samples = SamplesFile(folder / "samples.jsonl", resumed_step)
+        self.tensorboard = TensorBoardSink(folder, resumed_step)
+
+    def write(self, record: StepRecord) -> None:
+        """The record's numbers, to all sinks."""
+        self.metrics.write(record)
+        self.tensorboard.write(record)
+        self.console.write(record)
+
+    def write_samples(
+        self, step: int, kind: Kind, judged: Sequence[Sequence[Judged]], advantages: Sequence[Sequence[float]] | None
+    ) -> None:
+        """Every answer given, to samples.jsonl."""
+        flat_advantages = None if advantages is None else [float(a) for group in advantages for a in group]
+        for index, answer in enumerate(flatten(judged)):
+            verdict = answer.verdict
+            self.samples.write(
+                SampleRecord(
+                    step=step,
+                    kind=kind,
+                    prompt=self.policy.tokenizer.decode(answer.item.prompt_ids),
+                    response=answer.text,
+                    reward=verdict.reward,
+                    parts=verdict.parts,
+                    reason=verdict.reason,
+                    advantage=None if flat_advantages is None else flat_advantages[index],
+                    finish_reason=answer.completion.finish_reason,
+                    correct=verdict.correct,
+                )
+            )
+
+    def close(self) -> None:
+        """Flush and close all files."""
+        for sink in (self.metrics, self.samples, self.tensorboard, self.console):
+            sink.close()
+
+
+def machine_facts(device: torch.device) -> dict[str, str | int]:
+    """What the figures of a run were measured on."""
+    facts: dict[str, str | int] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "processor": _processor(),
+    }
+    if device.type == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name(device)
+    return facts
+
+
+def _processor() -> str:
+    """The processor's name and widest vector unit, as far as the system tells."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.is_file():
+        return platform.processor() or "unknown"
+    names = [
+        line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
+    ]
+    return f"{names[0] if names else 'unknown'}, {torch.backends.cpu.get_cpu_capability()}"
