@@ -113,6 +113,7 @@ def _sft(options: argparse.Namespace) -> None:
 
 
 def _eval(options: argparse.Namespace) -> None:
+    _check_json_folder(options.json)
     config = _config(options)
     from grpo_zero.commands.evaluate import evaluate_model
 
@@ -133,6 +134,19 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
+    _check_json_folder(options.json)
+    if options.repeats < 1:
+        raise UserError(f"--repeats is {options.repeats}, but at least one step has to be timed: give 1 or more.")
     from grpo_zero.commands.bench import bench
 
     bench(options.workload, options.model, options.repeats, options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+
+def _check_json_folder(path: Path | None) -> None:
+    """Before the work, not after it."""
+    if path is not None and not path.parent.is_dir():
+        raise UserError(f"--json is {path}, but there is no folder {path.parent}: make it first.")

@@ -13,7 +13,8 @@ def stream(seed: int, purpose: str, *key: int) -> np.random.Generator:
     Args:
         seed: the run's ``training.random_seed``.
         purpose: ``"order"``, ``"sample"``, ``"eval"``, ``"init"``, ...: separate purposes never share numbers.
-        key: what the stream belongs to, e.g. (step, problem, sample); non-negative integers.
+        key: what the stream belongs to, e.g. (step, problem, sample); non-negative integers, always as many of them for one
+            purpose, since (1,) and (1, 0) name the same stream.
 
     Returns:
         A fresh generator at its start; the same arguments give the same numbers on every machine.

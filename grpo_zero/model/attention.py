@@ -142,7 +142,8 @@ class PackedGroups:
             for c, n in enumerate(group.completion_lengths)
             if n > 0
         ]
-        self.own = None
+        self.own: _Rectangle | None = None
+        self._masks: dict[int, Tensor] = {}
         stream_index = self.prompts.stream_index
         if spans:
             prompt_of_N, starts_N, lengths_N = (np.array(column) for column in zip(*spans, strict=True))
@@ -156,6 +157,12 @@ class PackedGroups:
             stream_index = torch.cat((stream_index, self.own.stream_index))
         self.stream_index = stream_index
         """Where each output belongs in the stream: outputs come as all prompts, then all completions."""
+
+    def mask(self, share: int) -> Tensor:
+        """bool ``[N, 1, share * own_max, prompt_max + own_max]``, made once: the mask is the same in every layer."""
+        if share not in self._masks:
+            self._masks[share] = self.mask_N.repeat(1, 1, share, 1)
+        return self._masks[share]
 
     def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
         num_heads, num_kv_heads = q_THD.shape[1], k_TKD.shape[1]
@@ -177,6 +184,6 @@ class PackedGroups:
         v = torch.cat((v_prompt[self.prompt_of_N], v_own), dim=2)
         own_max = q.shape[2]
         q = q.unflatten(1, (-1, share)).flatten(2, 3)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask_N.repeat(1, 1, share, 1))
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(share))
         out = out.unflatten(2, (share, own_max)).flatten(1, 2)
         return out.transpose(1, 2).flatten(0, 1)[own.slots]

@@ -54,7 +54,8 @@ class SlotCache:
         self.num_layers = spec.num_layers
         shape = (spec.num_layers, num_slots, spec.num_kv_heads, max_new_tokens, spec.head_size)
         self.keys_LSKTD = torch.empty(shape, dtype=dtype, device=device)
-        self.values_LSKTD = torch.empty(shape, dtype=dtype, device=device)
+        # Zeros: places not yet written get weight 0, and 0 times what `empty` finds in memory may be NaN.
+        self.values_LSKTD = torch.zeros(shape, dtype=dtype, device=device)
         self.prompts: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
         self.device = device
         self.scale = spec.head_size**-0.5

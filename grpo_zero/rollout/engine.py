@@ -182,7 +182,9 @@ class Engine:
         self._append(running, self.decoder.logits(hidden_SE), uniforms_ST[np.arange(len(running)), num_new_S], params)
 
     def _append(self, rows: list[Running], logits_SV: Tensor, uniforms_S: np.ndarray, params: SamplingParams) -> None:
-        uniforms = torch.from_numpy(uniforms_S).to(logits_SV.device)
+        # Apple's mps has no float64.
+        dtype = torch.float32 if logits_SV.device.type == "mps" else torch.float64
+        uniforms = torch.from_numpy(uniforms_S).to(logits_SV.device, dtype)
         ids_S, logprobs_S = sample(logits_SV, uniforms, params, self.has_token_V)
         for row, token_id, logprob in zip(rows, ids_S.tolist(), logprobs_S.tolist(), strict=True):
             row.token_ids.append(token_id)

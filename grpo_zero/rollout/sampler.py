@@ -21,7 +21,7 @@ class SamplingParams:
     temperature: float = 1.0
     """Logits are divided by this; 0 means greedy."""
     top_k: int | None = None
-    """Only the k most likely ids can be drawn; None = all."""
+    """Only the k most likely ids can be drawn, and those as likely as the k-th; None = all."""
     top_p: float = 1.0
     """Only the smallest set of most likely ids whose probabilities sum to at least this can be drawn."""
 
@@ -45,7 +45,7 @@ def sample(
 
     Args:
         logits_SV: raw logits, any float dtype.
-        uniforms_S: float64 numbers in [0, 1), one a row; unused when greedy.
+        uniforms_S: numbers in [0, 1), one a row, in the precision to sum probabilities in; unused when greedy.
         params: temperature and truncation.
         has_token_V: bool; ids without a token are never drawn. None = every id has one.
 
@@ -60,7 +60,7 @@ def sample(
     if params.temperature != 1.0:
         logits_SV = logits_SV / params.temperature
     logprobs_SV = _truncate(logits_SV, params).log_softmax(-1)
-    cumulative_SV = logprobs_SV.exp().cumsum(-1, dtype=torch.float64)
+    cumulative_SV = logprobs_SV.exp().cumsum(-1, dtype=uniforms_S.dtype)
     threshold_S1 = uniforms_S[:, None] * cumulative_SV[:, -1:]
     ids_S1 = torch.searchsorted(cumulative_SV, threshold_S1, right=True)
     # u * total can round up to the total: fall back to the last id that has any probability.

@@ -101,8 +101,10 @@ def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
         tokens_T=torch.tensor(tokens, device=device),
         positions_T=torch.from_numpy(packed_positions(layouts)).to(device),
         attend=PackedGroups(layouts, device),
-        predictor_C=torch.from_numpy(np.concatenate(predictors)).to(device),
-        targets_C=torch.tensor([token for row in rows for token in row.completion_ids], device=device),
+        predictor_C=torch.from_numpy(np.concatenate([np.empty(0, np.int64), *predictors])).to(device),
+        targets_C=torch.tensor(
+            [token for row in rows for token in row.completion_ids], dtype=torch.int64, device=device
+        ),
         advantages_C=torch.from_numpy(np.repeat([row.advantage for row in rows], sizes)).float().to(device),
         sampled_logprobs_C=torch.tensor([x for xs in logprobs for x in xs], dtype=torch.float32, device=device),
     )

@@ -67,10 +67,10 @@ class _ChunkedHead(torch.autograd.Function):
             part = slice(start, start + chunk_tokens)
             logits_CV = _scaled_logits(hidden_CE[part], head_VE, temperature, has_token_V)
             log_total = logits_CV.logsumexp(-1)
-            logprobs_C[part] = logits_CV.gather(-1, targets_C[part, None])[:, 0] - log_total
-            # H = log Z - sum_v p_v logit_v; masked ids have p = 0 and a finite logit, so no NaN arises.
-            probs_CV = (logits_CV - log_total[:, None]).exp_()
-            entropy_C[part] = log_total - probs_CV.mul_(logits_CV).sum(-1)
+            all_logprobs_CV = logits_CV.sub_(log_total[:, None])
+            logprobs_C[part] = all_logprobs_CV.gather(-1, targets_C[part, None])[:, 0]
+            # Masked ids have p = 0 and a finite log-prob, so no NaN arises in p log p.
+            entropy_C[part] = -all_logprobs_CV.exp().mul_(all_logprobs_CV).sum(-1)
             log_total_C[part] = log_total
         ctx.save_for_backward(hidden_CE, head_VE, targets_C, has_token_V, log_total_C)
         ctx.temperature, ctx.chunk_tokens = temperature, chunk_tokens
@@ -97,5 +97,7 @@ class _ChunkedHead(torch.autograd.Function):
 
 
 def _scaled_logits(hidden_CE: Tensor, head_VE: Tensor, temperature: float, has_token_V: Tensor | None) -> Tensor:
-    logits_CV = masked_logits(F.linear(hidden_CE, head_VE), has_token_V)
-    return logits_CV if temperature == 1.0 else logits_CV / temperature
+    logits_CV = F.linear(hidden_CE, head_VE).float()
+    if temperature != 1.0:
+        logits_CV = logits_CV / temperature
+    return masked_logits(logits_CV, has_token_V)  # after the division, which would make the lowest value infinite

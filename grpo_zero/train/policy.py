@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -85,8 +84,3 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
-
-
-def completion_texts(policy: Policy, completions_PG: Sequence[Sequence[Completion]]) -> list[list[str]]:
-    """Texts ``[P][G]`` of the completions."""
-    return [[policy.text(completion) for completion in group] for group in completions_PG]

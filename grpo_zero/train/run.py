@@ -118,7 +118,9 @@ class _Run:
         if first_step == 0 and training.eval_interval:
             self.evaluate(0)
         with _interruptible() as interrupt:
-            while step < num_steps and not interrupt.is_set and not _out_of_time(training, start_s):
+            while step < num_steps and not interrupt.is_set:
+                if step > first_step and _out_of_time(training, start_s):
+                    break
                 step += 1
                 done = self.grpo.step(step, self._progress("sampling"))
                 self.recorder.write(done.record)

@@ -25,15 +25,20 @@ def new_run_folder(config: Config) -> Path:
     """A fresh folder ``log_dir/run_name`` with the resolved config in it.
 
     Raises:
-        UserError: a run of that name exists.
+        UserError: a run of that name exists, or the folder can't be made.
     """
     training = config.training
     folder = Path(training.log_dir) / (training.run_name or time.strftime("%Y%m%d-%H%M%S"))
-    if folder.exists() and any(folder.iterdir()):
+    if folder.is_dir() and any(folder.iterdir()):
         raise UserError(
             f"The run folder {folder} already exists: give another training.run_name, or go on with `--resume {folder}`."
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"The run folder {folder} can't be made ({error.strerror}): give another training.log_dir or training.run_name."
+        ) from error
     (folder / CONFIG_FILE).write_text(dump_yaml(config), encoding="utf-8")
     return folder
 

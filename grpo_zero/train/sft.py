@@ -60,8 +60,13 @@ def read_demonstrations(path: Path) -> list[dict[str, str]]:
         raise UserError(
             f"sft.path is {str(path)!r}, but there is no such file: give a jsonl file with prompt and response, or generate."
         )
+    try:
+        # Not splitlines: a text may hold U+2028 and its like as they are.
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text ({error}): save it as UTF-8.") from error
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -94,7 +99,14 @@ def demonstration_rows(
 
 def _train_row(policy: Policy, group: int, prompt_ids: Sequence[int], response: str) -> TrainRow:
     """One demonstration: its response and the stop id that ends a turn, every token with weight 1."""
-    return TrainRow(group, prompt_ids, [*policy.tokenizer.encode(response), policy.tokenizer.end_of_turn_id], 1.0)
+    response_ids = [*policy.tokenizer.encode(response), policy.tokenizer.end_of_turn_id]
+    num_tokens, context = len(prompt_ids) + len(response_ids), policy.decoder.spec.context
+    if num_tokens > context:
+        raise UserError(
+            f"A demonstration has {num_tokens} tokens, but the model was made for {context}: leave it out or shorten it; "
+            f"it begins {response[:60]!r}."
+        )
+    return TrainRow(group, prompt_ids, response_ids, 1.0)
 
 
 def warm_start(config: Config) -> Path:
@@ -108,9 +120,11 @@ def warm_start(config: Config) -> Path:
     """
     sft, training = config.sft, config.training
     output = Path(sft.output)
-    if output.exists() and any(output.iterdir()):
-        raise UserError(f"sft.output is {str(output)!r}, which already holds files: give another folder or remove it.")
-    policy = load_policy(config.model, init_seed=training.random_seed)
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"sft.output is {str(output)!r}, which already exists: give another folder or remove it.")
+    max_new_tokens = config.evaluation.max_gen_len or training.max_gen_len
+    max_tokens = training.max_prompt_len + max_new_tokens if sft.eval_interval else None
+    policy = load_policy(config.model, init_seed=training.random_seed, max_tokens=max_tokens)
     set_recompute(policy, training)
     task = make_task(config)
     train_rows, test_rows, _ = load_rows(config) if sft.path == "generate" or sft.eval_interval else ([], [], {})
@@ -144,7 +158,6 @@ def warm_start(config: Config) -> Path:
                     StepRecord(step, "sft", metrics | {"step_s": step_s, "tokens_per_s_update": num_tokens / step_s})
                 )
             if sft.eval_interval and (step % sft.eval_interval == 0 or step == sft.max_steps):
-                max_new_tokens = config.evaluation.max_gen_len or training.max_gen_len
                 metrics, judged = evaluate(
                     policy,
                     engine,

@@ -46,7 +46,7 @@ def message_of(*overrides: str) -> str:
         ("training.betas=0.9", ["is 0.9", "a list of 2 numbers, each at least 0 and below 1"]),
         ("training.betas=[0.9]", ["is [0.9]", "a list of 2 numbers"]),
         ("training.betas=[0.9, 1.0]", ["is [0.9, 1.0]", "below 1"]),
-        ("data.numbers_per_problem=[]", ["is []", "a list of whole numbers"]),
+        ("data.numbers_per_problem=[3]", ["is [3]", "a list of 2 whole numbers"]),
         ("data.numbers_per_problem=[3, 7]", ["is [3, 7]", "each at least 2 and at most 6"]),
         ("model.dtype=float16", ["is float16", "one of auto, float32, bfloat16"]),
         # Values out of range.

@@ -94,14 +94,14 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
             "training.betas=[0.9, 0.95]",
             "training.recompute_activations=false",
             "training.micro_batch_size=null",
-            "data.numbers_per_problem=[3]",
+            "data.numbers_per_problem=[3, 3]",
         ],
     )
     assert config.training.batch_size == 64
     assert config.training.betas == (0.9, 0.95)
     assert config.training.recompute_activations is False
     assert config.training.micro_batch_size is None
-    assert config.data.numbers_per_problem == (3,)
+    assert config.data.numbers_per_problem == (3, 3)
 
 
 @pytest.mark.parametrize(

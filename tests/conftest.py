@@ -1,0 +1,36 @@
+"""Fixtures of all tests: one tiny decoder a family, and the folder of a tiny countdown model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.runs import DigitsTask, make_model_folder
+from helpers.tiny import SPECS, tiny_decoder
+
+from grpo_zero.model.decoder import Decoder
+from grpo_zero.tasks import TASKS
+
+
+@pytest.fixture(params=list(SPECS))
+def family(request: pytest.FixtureRequest) -> str:
+    """Each family in turn."""
+    return request.param
+
+
+@pytest.fixture
+def decoder(family: str) -> Decoder:
+    """Random weights of each family in turn."""
+    return tiny_decoder(family)
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny countdown model without weights; do not change it."""
+    return make_model_folder(tmp_path_factory.mktemp("model") / "tiny-countdown")
+
+
+@pytest.fixture
+def digits_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes ``data.task=digits`` known."""
+    monkeypatch.setitem(TASKS, "digits", DigitsTask)

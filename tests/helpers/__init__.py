@@ -1,0 +1,1 @@
+"""What several test folders share: tiny random models, a tiny countdown run. No downloads."""
