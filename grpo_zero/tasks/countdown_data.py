@@ -19,7 +19,7 @@ from grpo_zero.tasks.countdown_row import read_row, row_key
 Row = dict[str, Any]
 _REMEDY = (
     "Give a folder with the data set's .parquet files, a .parquet, .jsonl or .jsonl.gz file, or "
-    "'generate' to make rows without any download."
+    "'generate' to make rows without any download (`uv run grpo-zero train` does)."
 )
 
 

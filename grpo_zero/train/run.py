@@ -22,7 +22,7 @@ from grpo_zero.train.evaluate import evaluate
 from grpo_zero.train.loop import GRPO
 from grpo_zero.train.metrics import device_peak_gib
 from grpo_zero.train.optimizer import AdamW
-from grpo_zero.train.policy import Policy, load_policy
+from grpo_zero.train.policy import Policy, load_policy, resolve_device
 from grpo_zero.train.problems import ProblemSource, Prompted, load_rows, make_task
 from grpo_zero.train.session import Recorder, checkpoint_folder, machine_facts, new_run_folder
 
@@ -67,6 +67,7 @@ def train(config: Config, resume: Path | None = None) -> Path:
         else replace(config.model, pretrained_model_path=str(checkpoint / "model"), random_init=False)
     )
 
+    resolve_device(config.model.device)
     task = make_task(config)
     train_rows, test_rows, facts = load_rows(config)
     max_new_tokens = max(training.max_gen_len, config.evaluation.max_gen_len or 0)
