@@ -9,6 +9,7 @@ from pathlib import Path
 
 from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
+from grpo_zero.runs import CONFIG_FILE, model_of, run_config
 
 DEFAULT_CONFIG = "quickstart"
 
@@ -38,13 +39,16 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
 
     train = _command(commands, "train", "Train with GRPO.", _train)
-    train.add_argument("--resume", metavar="RUN", type=Path, help="go on with this run folder from its last checkpoint")
-    _command(commands, "sft", "Warm start: supervised training on prompt and response.", _sft)
+    sft = _command(commands, "sft", "Warm start: supervised training on prompt and response.", _sft)
+    for resumable in (train, sft):
+        resumable.add_argument(
+            "--resume", metavar="RUN", type=Path, help="go on with this run folder from its last checkpoint"
+        )
     evaluate = _command(commands, "eval", "Score a model on the held-out problems.", _eval)
-    evaluate.add_argument("--model", metavar="PATH", help="short for model.pretrained_model_path=PATH")
+    evaluate.add_argument("--model", metavar="PATH", help="model or run folder; a run brings its config along")
     evaluate.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
     chat = _command(commands, "chat", "Talk to a model.", _chat)
-    chat.add_argument("--model", metavar="PATH", help="short for model.pretrained_model_path=PATH")
+    chat.add_argument("--model", metavar="PATH", help="model or run folder; a run brings its config along")
     chat.add_argument("--problem", action="store_true", help="each line is numbers and a target: 3 4 5 = 35")
     export = _command(commands, "export", "Write a model as a Hugging Face folder.", _export)
     export.add_argument("source", help="model folder, checkpoint, run folder, .gguf file, hub id or embedded:NAME")
@@ -82,24 +86,24 @@ def _command(
 
 
 def _config(options: argparse.Namespace) -> Config:
+    """The config of the command: a resumed or named run's own, else ``--config``'s, with the overrides over it."""
+    resume: Path | None = getattr(options, "resume", None)
+    model: str | None = getattr(options, "model", None)
+    if resume is not None:
+        if options.config:
+            raise UserError(f"--resume {resume} takes the config from that run folder: leave --config out.")
+        return run_config(resume, options.overrides)
     overrides = list(options.overrides)
-    if getattr(options, "model", None):
-        overrides.append(f"model.pretrained_model_path={options.model}")
+    if model is None:
+        return load_config(options.config or DEFAULT_CONFIG, overrides)
+    overrides.append(f"model.pretrained_model_path={model_of(model)}")
+    if options.config is None and (Path(model) / CONFIG_FILE).is_file():
+        return run_config(Path(model), [*overrides, "model.random_init=false"])
     return load_config(options.config or DEFAULT_CONFIG, overrides)
 
 
 def _train(options: argparse.Namespace) -> None:
-    if options.resume is not None:
-        config_file = options.resume / "config.yaml"
-        if options.config or not config_file.is_file():
-            raise UserError(
-                f"--resume {options.resume} takes the config from that run folder: leave --config out."
-                if options.config
-                else f"--resume got {options.resume}, which is no run folder (no config.yaml in it)."
-            )
-        config = load_config(str(config_file), options.overrides)
-    else:
-        config = _config(options)
+    config = _config(options)
     from grpo_zero.train.run import train
 
     train(config, options.resume)
@@ -109,7 +113,7 @@ def _sft(options: argparse.Namespace) -> None:
     config = _config(options)
     from grpo_zero.train.sft import warm_start
 
-    warm_start(config)
+    warm_start(config, options.resume)
 
 
 def _eval(options: argparse.Namespace) -> None:
@@ -142,11 +146,11 @@ def _bench(options: argparse.Namespace) -> None:
     bench(options.workload, options.model, options.repeats, options.json)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def _check_json_folder(path: Path | None) -> None:
     """Before the work, not after it."""
     if path is not None and not path.parent.is_dir():
         raise UserError(f"--json is {path}, but there is no folder {path.parent}: make it first.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -105,8 +105,10 @@ class TrainingConfig:
     log_dir: str = option("runs", "Folder in which each run makes its own folder.")
     run_name: str | None = option(None, "Name of the run folder; null is the date and time.")
     skip_unfinished_episodes: bool = option(True, "Leave completions cut by max_gen_len out of the loss.")
-    ckpt_save_interval: int = option(100, "Steps between checkpoints; 0 is never.", minimum=0)
-    eval_interval: int = option(10, "Steps between evaluations; 0 is never.", minimum=0)
+    ckpt_save_interval: int = option(100, "Steps between checkpoints; 0 saves at the end only.", minimum=0)
+    eval_interval: int = option(
+        10, "Steps between evaluations, with one before and one after; 0 is none at all.", minimum=0
+    )
     memory_efficient_adamw: bool = option(
         False, "Keep optimizer state in host memory, for less GPU memory and slower steps."
     )
@@ -149,7 +151,7 @@ class SftConfig:
     path: str = option("generate", "Jsonl file with prompt and response, or generate for Countdown searches.")
     max_steps: int = option(800, "Number of steps.", minimum=1)
     batch_size: int = option(128, "Responses a step.", minimum=1)
-    learning_rate: float = option(1e-3, "Highest learning rate, reached after warm-up.", above=0)
+    learning_rate: float = option(1e-5, "Highest learning rate, reached after warm-up.", above=0)
     warmup_steps: int = option(50, "Steps in which the learning rate rises linearly from zero.", minimum=0)
     final_learning_rate_fraction: float = option(
         0.1, "The cosine decay ends at this part of learning_rate.", minimum=0, maximum=1

@@ -44,7 +44,7 @@ class Verdict:
     """The reward by part, e.g. ``{"format": 0.1, "answer": 1.0}``; the parts sum to ``reward``."""
     reason: str
     """Why, in a few words, for the person who reads samples.jsonl."""
-    correct: bool
+    correct: bool = False
     """Whether the answer is right; success rates count this and nothing else."""
 
 

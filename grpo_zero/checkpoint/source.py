@@ -60,11 +60,13 @@ class Source:
 def open_source(path: str, *, weights: bool = True) -> Source:
     """Open and check a model; no weights are read into memory yet.
 
-        Args: path: ``embedded:NAME`` (a folder in this package), a model folder, a ``.gguf`` file,
-        or a hub id ``org/name`` (downloaded, or from the local hub cache). weights: false to open
-        only config and tokenizer, for a model that starts at random.
+    Args:
+        path: ``embedded:NAME`` (a folder in this package), a model folder, a ``.gguf`` file, or a hub id
+            ``org/name`` (downloaded, or from the local hub cache).
+        weights: False to open only config and tokenizer, for a model that starts at random.
 
-    Raises ``UserError`` for anything missing, damaged, contradictory or not supported.
+    Raises:
+        UserError: anything missing, damaged, contradictory or not supported.
     """
     raw = _read(path, weights=weights)
     spec = spec_from_config(raw.config, f"config.json in {raw.origin}")

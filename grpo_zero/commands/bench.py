@@ -20,10 +20,10 @@ from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.metrics import device_peak_gib
-from grpo_zero.train.optimizer import AdamW
-from grpo_zero.train.policy import Policy, load_policy
+from grpo_zero.train.optimizer import AdamW, make_optimizer
+from grpo_zero.train.policy import Policy, load_policy, set_recompute
 from grpo_zero.train.problems import make_task
-from grpo_zero.train.session import machine_facts
+from grpo_zero.train.recorder import machine_facts
 from grpo_zero.train.update import update
 
 
@@ -94,8 +94,10 @@ def bench(workload_name: str, model: str | None, repeats: int, json_path: Path |
     prompts = [
         policy.prompt_ids(make_task(config_from_dict({})).problem(row)) for row in PROBLEMS[: workload.num_prompts]
     ]
-    optimizer = AdamW(policy.decoder.named_parameters())
-    steps = [_step(policy, optimizer, prompts, workload, step) for step in range(repeats + 1)][1:]
+    config = TrainingConfig(micro_batch_tokens=workload.micro_batch_tokens)
+    set_recompute(policy.decoder, config)
+    optimizer = make_optimizer(policy.decoder, config)
+    steps = [_step(policy, optimizer, prompts, workload, config, step) for step in range(repeats + 1)][1:]
     result = {
         "workload": workload_name,
         **asdict(workload),
@@ -120,7 +122,12 @@ def bench(workload_name: str, model: str | None, repeats: int, json_path: Path |
 
 
 def _step(
-    policy: Policy, optimizer: AdamW, prompts: Sequence[Sequence[int]], workload: Workload, step: int
+    policy: Policy,
+    optimizer: AdamW,
+    prompts: Sequence[Sequence[int]],
+    workload: Workload,
+    config: TrainingConfig,
+    step: int,
 ) -> dict[str, float]:
     stop_ids = frozenset() if workload.random_init else policy.tokenizer.stop_ids
     engine = Engine(policy.decoder, stop_ids, policy.has_token_V)
@@ -135,7 +142,6 @@ def _step(
         for completion, advantage in zip(group, advantages_G, strict=True)
     ]
     num_tokens = sum(len(row.completion_ids) for row in rows)
-    config = TrainingConfig(micro_batch_tokens=workload.micro_batch_tokens)
     update(policy, optimizer, rows, num_trained_tokens=num_tokens, learning_rate=1e-6, config=config)
     if policy.decoder.device.type == "cuda":
         torch.cuda.synchronize(policy.decoder.device)

@@ -12,8 +12,8 @@ from grpo_zero.observe.record import StepRecord
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.train.evaluate import evaluate, flatten
 from grpo_zero.train.policy import load_policy
-from grpo_zero.train.problems import ProblemSource, load_rows, make_task
-from grpo_zero.train.session import machine_facts
+from grpo_zero.train.problems import held_out_problems, load_rows, make_task
+from grpo_zero.train.recorder import machine_facts
 
 
 def evaluate_model(config: Config, json_path: Path | None) -> dict[str, float]:
@@ -27,14 +27,13 @@ def evaluate_model(config: Config, json_path: Path | None) -> dict[str, float]:
     max_new_tokens = config.evaluation.max_gen_len or config.training.max_gen_len
     seed = config.training.random_seed
     policy = load_policy(config.model, init_seed=seed, max_tokens=config.training.max_prompt_len + max_new_tokens)
-    source = ProblemSource(task, policy, test_rows, config.training.max_prompt_len, "held-out")
     engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V, config.training.num_slots)
     console = Console()
     metrics, judged = evaluate(
         policy,
         engine,
         task,
-        source.first(config.evaluation.num_problems),
+        held_out_problems(config, task, policy, test_rows),
         config.evaluation,
         max_new_tokens=max_new_tokens,
         seed=seed,

@@ -95,7 +95,7 @@ class Decoder(nn.Module):
         tables = rotary_tables(positions_T, frequencies, x_TE.dtype)
         for layer, block in enumerate(self.layers):
             if self.recompute_activations and torch.is_grad_enabled():
-                x_TE = checkpoint(block, x_TE, tables, attend, layer, use_reentrant=False)
+                x_TE = checkpoint(block, x_TE, tables, attend, layer, use_reentrant=False, preserve_rng_state=False)
             else:
                 x_TE = block(x_TE, tables, attend, layer)
         return self.norm(x_TE)

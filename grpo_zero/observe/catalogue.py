@@ -163,12 +163,6 @@ _UPDATE = (
         "GRPO: uninformative, since advantages sum to zero in a group; supervised: falls.",
     ),
     Metric(
-        "eval_loss",
-        "nats per token",
-        "Supervised training: the mean cross-entropy over the response tokens of held-out rows.",
-        "Falls with loss; rising while loss falls is overfitting.",
-    ),
-    Metric(
         "forwarded_tokens",
         "tokens",
         "Completion tokens that went through the training forward: those with an advantage.",

@@ -139,7 +139,6 @@ def _train_parts(metrics: Mapping[str, float]) -> list[str]:
 def _sft_parts(metrics: Mapping[str, float]) -> list[str]:
     formats = {
         "loss": "loss {:.4f}",
-        "eval_loss": "held-out loss {:.4f}",
         "learning_rate": "learning rate {:.1e}",
         "tokens_per_s_update": "{:,.0f} tokens/s",
     }

@@ -46,7 +46,7 @@ class SampleRecord:
     reason: str
     """The verdict in a few words."""
     advantage: float | None
-    """What the loss multiplied its log-probs with; None in an evaluation."""
+    """How it compares with its group, also where the loss left it out; None in an evaluation."""
     finish_reason: FinishReason
     """``stop`` or ``length``."""
     correct: bool

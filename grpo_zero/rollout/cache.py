@@ -33,7 +33,8 @@ class PromptStore:
 
     def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
         self.keys_LP.append([k.transpose(0, 1) for k in k_TKD.split(self.lengths)])
-        self.values_LP.append([v.transpose(0, 1) for v in v_TKD.split(self.lengths)])
+        # v is a view of the whole qkv product, which would stay alive with it.
+        self.values_LP.append([v.transpose(0, 1) for v in v_TKD.contiguous().split(self.lengths)])
         return self.attend(layer, q_THD, k_TKD, v_TKD)
 
 
@@ -56,6 +57,7 @@ class SlotCache:
         self.keys_LSKTD = torch.empty(shape, dtype=dtype, device=device)
         # Zeros: places not yet written get weight 0, and 0 times what `empty` finds in memory may be NaN.
         self.values_LSKTD = torch.zeros(shape, dtype=dtype, device=device)
+        self.active: list[int] = []
         self.prompts: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
         self.device = device
         self.scale = spec.head_size**-0.5
@@ -79,14 +81,13 @@ class SlotCache:
         grid ``[prompts, most slots of one prompt]``.
         """
         active = sorted(set(prompt_of_slot))
-        self.prompts = {index: self.prompts[index] for index in active}
         lengths = [self.prompts[index][0][0].shape[1] for index in active]
-        self.prompt_keys_LPKTD = [
-            self._stack([self.prompts[p][0][layer] for p in active]) for layer in range(self.num_layers)
-        ]
-        self.prompt_values_LPKTD = [
-            self._stack([self.prompts[p][1][layer] for p in active]) for layer in range(self.num_layers)
-        ]
+        if active != self.active:
+            self.prompts = {index: self.prompts[index] for index in active}
+            self.active = active
+            layers = range(self.num_layers)
+            self.prompt_keys_LPKTD = [self._stack([self.prompts[p][0][layer] for p in active]) for layer in layers]
+            self.prompt_values_LPKTD = [self._stack([self.prompts[p][1][layer] for p in active]) for layer in layers]
         is_real = np.arange(max(lengths))[None, :] < np.array(lengths)[:, None]
         row_of = {index: row for row, index in enumerate(active)}
         rows_S = np.array([row_of[index] for index in prompt_of_slot])
@@ -126,18 +127,19 @@ class SlotCache:
         k_own, v_own = keys[:n, :, : self.own_max], values[:n, :, : self.own_max]
         k_prompt, v_prompt = self.prompt_keys_LPKTD[layer], self.prompt_values_LPKTD[layer]
 
-        q_SKQD = q_SHD.unflatten(1, (k_SKD.shape[1], -1)) * self.scale
+        q_SKQD = q_SHD.float().unflatten(1, (k_SKD.shape[1], -1)) * self.scale
         share = q_SKQD.shape[2]
-        own = torch.matmul(q_SKQD, k_own.transpose(-1, -2)).float()
+        # Scores in float32, as fused attention keeps them: large ones rounded to bf16 would shift the weights.
+        own = torch.matmul(q_SKQD, k_own.float().transpose(-1, -2))
         q_PKQD = q_SKQD[self.grid].transpose(1, 2).flatten(2, 3)
-        shared = self._to_slots(torch.matmul(q_PKQD, k_prompt.transpose(-1, -2)).float(), share)
+        shared = self._to_slots(torch.matmul(q_PKQD, k_prompt.float().transpose(-1, -2)), share)
         if self.own_hidden_S1T is not None:
             own.masked_fill_(self.own_hidden_S1T, -torch.inf)
         if self.prompt_hidden_S1T is not None:
             shared = shared.masked_fill(self.prompt_hidden_S1T, -torch.inf)
         weights = torch.cat((shared, own), dim=-1).softmax(-1).to(v_own.dtype)
         prompt_max = k_prompt.shape[2]
-        weights_PKQT = weights[self.grid][..., :prompt_max].transpose(1, 2).flatten(2, 3)
+        weights_PKQT = weights[..., :prompt_max][self.grid].transpose(1, 2).flatten(2, 3)
         out_SKQD = self._to_slots(torch.matmul(weights_PKQT, v_prompt), share)
         out_SKQD = out_SKQD + torch.matmul(weights[..., prompt_max:], v_own)
         return out_SKQD.flatten(1, 2)

@@ -1,6 +1,6 @@
 """The sampling engine: many completions at once on the training weights, each prompt computed once.
 
-Equal to ``rollout/naive.py`` token for token; see DESIGN in ``docs/decisions.md`` for what each part saves.
+Equal to ``rollout/naive.py`` token for token.
 """
 
 from __future__ import annotations
@@ -144,6 +144,8 @@ class Engine:
             return min(self.num_slots, total)
         room = CPU_CACHE_BYTES
         if self.decoder.device.type == "cuda":
+            # Blocks that PyTorch keeps cached are free too, though the driver does not know it.
+            torch.cuda.empty_cache()
             room = int(GPU_CACHE_SHARE * torch.cuda.mem_get_info(self.decoder.device)[0])
         return max(1, min(total, room // bytes_per_slot(self.decoder.spec, params.max_new_tokens, dtype)))
 

@@ -37,7 +37,8 @@ def naive_generate(
                 tokens_T = torch.tensor([*prompt, *ids], device=decoder.device)
                 positions_T = torch.arange(len(tokens_T), device=decoder.device)
                 hidden_TE = decoder(tokens_T, positions_T, DenseCausal())
-                uniform = torch.tensor([uniforms[len(ids)]], dtype=torch.float64, device=decoder.device)
+                dtype = torch.float32 if decoder.device.type == "mps" else torch.float64
+                uniform = torch.tensor([uniforms[len(ids)]], dtype=dtype, device=decoder.device)
                 next_id, logprob = sample(decoder.logits(hidden_TE[-1:]), uniform, params, has_token_V)
                 ids.append(int(next_id))
                 logprobs.append(float(logprob))

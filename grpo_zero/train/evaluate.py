@@ -77,6 +77,9 @@ def evaluate(
     rows = list(flatten(judged_PK))
     metrics["eval/length"] = float(np.mean([len(row.completion.token_ids) for row in rows]))
     metrics["eval/truncated_share"] = float(np.mean([not row.completion.is_finished for row in rows]))
+    metrics["eval/num_problems"] = len(items)
+    for part in rows[0].verdict.parts:
+        metrics[f"eval/reward/{part}"] = float(np.mean([row.verdict.parts[part] for row in rows]))
     metrics["eval/reward"] = float(np.mean([row.verdict.reward for row in rows]))
     if config.greedy:
         metrics |= _success(

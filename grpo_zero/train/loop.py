@@ -1,4 +1,4 @@
-"""The GRPO loop. One step is: draw, sample, verify, advantages, update, record."""
+"""One GRPO step: draw, sample, verify, advantages, loss and update, record."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from grpo_zero.train.metrics import rollout_metrics, time_metrics
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy
 from grpo_zero.train.problems import ProblemSource
+from grpo_zero.train.schedule import grpo_learning_rate
 from grpo_zero.train.update import update
 
 
@@ -64,7 +65,7 @@ class GRPO:
         rows = train_rows(judged_PG, advantages_PG, training.skip_unfinished_episodes)
         times.append(time.perf_counter())
 
-        learning_rate = training.learning_rate * min(1.0, step / max(1, training.warmup_steps))
+        learning_rate = grpo_learning_rate(step, training)
         facts = update(
             self.policy,
             self.optimizer,

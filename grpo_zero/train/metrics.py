@@ -49,6 +49,7 @@ def time_metrics(times: Sequence[float], metrics: Mapping[str, float], device: t
         "tokens_per_s_sample": metrics["num_tokens"] / sample_s,
         "tokens_per_s_update": metrics["forwarded_tokens"] / update_s,
         "peak_gib": device_peak_gib(device),
+        "peak_host_gib": peak_gib(),
     }
 
 

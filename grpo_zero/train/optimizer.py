@@ -9,11 +9,12 @@ memory: for 3.09 G weights they would take 5.8 GiB of a GPU, and crossing the bu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.adamw import adamw
+
+from grpo_zero.config import TrainingConfig
 
 CHUNK = 2**24
 """Weights stepped at a time where a float32 copy has to be made; bounds the temporary memory to a few times 64 MB."""
@@ -118,14 +119,16 @@ class AdamW:
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def state_dict(self) -> dict[str, Any]:
-        """Steps taken and every state tensor, by ``parameter/state``."""
-        tensors = {f"{name}/{key}": x for name, state in self.states.items() for key, x in state.items()}
-        return {"num_steps": self.num_steps, "tensors": tensors}
+    def tensors(self) -> dict[str, Tensor]:
+        """Every state tensor, by ``parameter/state``: the live ones, to be saved or filled."""
+        return {f"{name}/{key}": x for name, state in self.states.items() for key, x in state.items()}
 
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` returned; raises KeyError when a state is missing."""
-        self.num_steps = saved["num_steps"]
-        for name, state in self.states.items():
-            for key, tensor in state.items():
-                tensor.copy_(saved["tensors"][f"{name}/{key}"])
+
+def make_optimizer(decoder: nn.Module, training: TrainingConfig) -> AdamW:
+    """The configured optimizer over all weights."""
+    return AdamW(
+        decoder.named_parameters(),
+        betas=training.betas,
+        weight_decay=training.weight_decay,
+        states_on_host=training.memory_efficient_adamw,
+    )

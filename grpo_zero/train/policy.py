@@ -9,7 +9,7 @@ from torch import Tensor
 
 from grpo_zero.checkpoint.load import load_decoder
 from grpo_zero.checkpoint.source import Source, open_source
-from grpo_zero.config import ModelConfig
+from grpo_zero.config import ModelConfig, TrainingConfig
 from grpo_zero.errors import UserError
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.text.chat import ChatTemplate, prompt_ids
@@ -65,6 +65,12 @@ def load_policy(config: ModelConfig, *, init_seed: int, max_tokens: int | None =
     return Policy(decoder, source.tokenizer, template, source, has_token_V)
 
 
+def set_recompute(decoder: Decoder, training: TrainingConfig) -> None:
+    """Apply ``recompute_activations``; ``auto`` recomputes on a GPU, where memory is short."""
+    setting = training.recompute_activations
+    decoder.recompute_activations = decoder.device.type == "cuda" if setting == "auto" else bool(setting)
+
+
 def resolve_device(name: str) -> torch.device:
     """``auto`` is cuda, else mps, else cpu. Raises UserError for a device this machine does not have."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
@@ -75,6 +81,10 @@ def resolve_device(name: str) -> torch.device:
         raise UserError(
             f"model.device is {name!r}, but this machine has no usable {kind} device; `uv run grpo-zero train` trains the "
             "embedded model on any machine, and model.device=cpu runs this config, slowly."
+        )
+    if kind == "cuda" and (torch.device(name).index or 0) >= torch.cuda.device_count():
+        raise UserError(
+            f"model.device is {name!r}, but this machine has {torch.cuda.device_count()} GPUs, counted from cuda:0."
         )
     return torch.device(name)
 

@@ -15,8 +15,8 @@ from grpo_zero.tasks.countdown_data import load_countdown
 from grpo_zero.train.policy import Policy
 from grpo_zero.types import Problem
 
-NUM_CHECKED_ROWS = 20_000
-"""Training rows checked for a solution when loading (a few seconds); later ones are checked when they are drawn."""
+NUM_MEASURED_PROMPTS = 20_000
+"""Training prompts whose length is taken when loading (seconds); later ones are measured when they are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,7 @@ class ProblemSource:
 
     Args:
         task, policy: make the problem and its prompt.
-        rows: data rows; the first ``NUM_CHECKED_ROWS`` are turned into problems at once, so that a bad row stops the run
-            before it starts.
+        rows: data rows; every one is turned into a problem at once, so that a bad row stops the run before it starts.
         max_prompt_len: longest prompt, tokens.
         name: what the rows are, for messages.
 
@@ -72,29 +71,29 @@ class ProblemSource:
     ) -> None:
         self.task, self.policy, self.rows = task, policy, rows
         self.max_prompt_len, self.name = max_prompt_len, name
-        for row in rows[:NUM_CHECKED_ROWS]:
+        for row in rows:
             task.problem(row)
-        self.num_too_long = 0
-        self._usable = [index for index in range(min(len(rows), NUM_CHECKED_ROWS)) if self._fits(index)]
-        self._usable += range(NUM_CHECKED_ROWS, len(rows))
+        measured = range(min(len(rows), NUM_MEASURED_PROMPTS))
+        self._usable = [index for index in measured if self._fits(self[index])]
+        self.num_too_long = len(measured) - len(self._usable)
+        """Prompts found to be over the limit when loading."""
+        self._usable += range(len(measured), len(rows))
         if not self._usable:
-            shortest = min(len(policy.prompt_ids(task.problem(row))) for row in rows[:100])
+            shortest = min(len(self[index].prompt_ids) for index in measured)
             raise UserError(
                 f"None of the {len(rows)} {name} prompts fits training.max_prompt_len = {max_prompt_len} tokens; the shortest "
-                f"of the first 100 has {shortest}: raise it to at least that."
+                f"has {shortest}: raise it to at least that."
             )
 
     def __len__(self) -> int:
         return len(self._usable)
 
-    def _fits(self, index: int) -> bool:
-        fits = len(self[index].prompt_ids) <= self.max_prompt_len
-        self.num_too_long += not fits
-        return fits
-
     def __getitem__(self, row_index: int) -> Prompted:
         problem = self.task.problem(self.rows[row_index])
         return Prompted(problem, self.policy.prompt_ids(problem))
+
+    def _fits(self, item: Prompted) -> bool:
+        return len(item.prompt_ids) <= self.max_prompt_len
 
     def first(self, count: int | None) -> list[Prompted]:
         """The first ``count`` usable problems, None = all: what evaluation measures on."""
@@ -103,19 +102,25 @@ class ProblemSource:
     def draw(self, seed: int, step: int, count: int) -> list[Prompted]:
         """The problems of one step. Each pass over the data has an order of its own; no state is kept.
 
-        Problems found to be too long only now (beyond the first ``NUM_CHECKED_ROWS``) are replaced by the next.
+        Problems found to be too long only now (beyond the first ``NUM_MEASURED_PROMPTS``) are replaced by the next.
         """
-        out: list[Prompted] = []
-        for row_index in islice(endless_order(seed, len(self._usable), (step - 1) * count), 100 * count):
-            item = self[self._usable[row_index]]
-            if len(item.prompt_ids) <= self.max_prompt_len:
-                out.append(item)
-            if len(out) == count:
-                return out
-        raise UserError(
-            f"Of {100 * count} {self.name} prompts in a row fewer than {count} fit training.max_prompt_len = "
-            f"{self.max_prompt_len} tokens: raise it."
-        )
+        order = endless_order(seed, len(self._usable), (step - 1) * count)
+        items = (self[self._usable[index]] for index in islice(order, 100 * count))
+        drawn = list(islice(filter(self._fits, items), count))
+        if len(drawn) < count:
+            raise UserError(
+                f"Of {100 * count} {self.name} prompts in a row fewer than {count} fit training.max_prompt_len = "
+                f"{self.max_prompt_len} tokens: raise it."
+            )
+        return drawn
+
+
+def held_out_problems(
+    config: Config, task: Task, policy: Policy, test_rows: Sequence[Mapping[str, Any]]
+) -> list[Prompted]:
+    """The problems that evaluation measures on. Raises UserError as ``ProblemSource`` does."""
+    source = ProblemSource(task, policy, test_rows, config.training.max_prompt_len, "held-out")
+    return source.first(config.evaluation.num_problems)
 
 
 def endless_order(seed: int, num_rows: int, position: int) -> Iterator[int]:

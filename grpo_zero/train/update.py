@@ -78,5 +78,11 @@ def backward(
 
 
 def clip_gradients(decoder: Decoder, max_norm: float) -> float:
-    """Scale all gradients down together to ``max_norm``; returns the norm before."""
-    return torch.nn.utils.clip_grad_norm_(decoder.parameters(), max_norm).item()
+    """Scale all gradients down together to ``max_norm``; returns the norm before, summed in float32 whatever their dtype."""
+    grads = [parameter.grad for parameter in decoder.parameters() if parameter.grad is not None]
+    norms = torch.stack([torch.linalg.vector_norm(grad, dtype=torch.float32) for grad in grads])
+    total = torch.linalg.vector_norm(norms).item()
+    if total > max_norm:
+        for grad in grads:
+            grad.mul_(max_norm / total)
+    return total

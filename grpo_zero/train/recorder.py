@@ -1,52 +1,19 @@
-"""A run's folder and what is written into it: config, metrics, samples, TensorBoard, checkpoints, summary."""
+"""Where the records of a run are written, and what it ran on."""
 
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from grpo_zero.config import Config, dump_yaml
-from grpo_zero.errors import UserError
 from grpo_zero.observe.console import Console
 from grpo_zero.observe.files import MetricsFile, SamplesFile
 from grpo_zero.observe.record import Kind, SampleRecord, StepRecord
 from grpo_zero.observe.tensorboard import TensorBoardSink
 from grpo_zero.train.evaluate import Judged, flatten
 from grpo_zero.train.policy import Policy
-
-CONFIG_FILE = "config.yaml"
-
-
-def new_run_folder(config: Config) -> Path:
-    """A fresh folder ``log_dir/run_name`` with the resolved config in it.
-
-    Raises:
-        UserError: a run of that name exists, or the folder can't be made.
-    """
-    training = config.training
-    folder = Path(training.log_dir) / (training.run_name or time.strftime("%Y%m%d-%H%M%S"))
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(
-            f"The run folder {folder} already exists: give another training.run_name, or go on with `--resume {folder}`."
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"The run folder {folder} can't be made ({error.strerror}): give another training.log_dir or training.run_name."
-        ) from error
-    (folder / CONFIG_FILE).write_text(dump_yaml(config), encoding="utf-8")
-    return folder
-
-
-def checkpoint_folder(config: Config, run_folder: Path) -> Path:
-    """Where the run's checkpoints go."""
-    ckpt_dir = config.training.ckpt_dir
-    return run_folder / "checkpoints" if ckpt_dir is None else Path(ckpt_dir) / run_folder.name
 
 
 class Recorder:
