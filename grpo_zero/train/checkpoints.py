@@ -46,7 +46,7 @@ def save_checkpoint(policy: Policy, optimizer: AdamW, step: int, folder: Path) -
         state = {"step": step, "num_steps": optimizer.num_steps}
         (aside / STATE_FILE).write_text(json.dumps(state) + "\n")
     for older in checkpoints(folder):
-        if older != target:
+        if older.name < target.name:
             (older / OPTIMIZER_FILE).unlink(missing_ok=True)
     return target
 

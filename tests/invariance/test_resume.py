@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from grpo_zero.config import load_config
 from grpo_zero.observe.files import read_rows
-from grpo_zero.train.checkpoints import OPTIMIZER_FILE, latest_checkpoint
+from grpo_zero.runs import OPTIMIZER_FILE, latest_checkpoint
 from grpo_zero.train.loop import GRPO
 from grpo_zero.train.run import train
 

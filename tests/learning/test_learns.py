@@ -12,9 +12,9 @@ import pytest
 from helpers.runs import run_config
 
 from grpo_zero.train.loop import GRPO
+from grpo_zero.train.optimizer import make_optimizer
 from grpo_zero.train.policy import load_policy
 from grpo_zero.train.problems import ProblemSource
-from grpo_zero.train.run import make_optimizer
 from grpo_zero.types import Problem, Verdict
 
 
@@ -58,7 +58,7 @@ def rewards_of_a_run(
 
     task.verify = flipped
     problems = ProblemSource(task, policy, [{"index": index} for index in range(8)], 40, "training")
-    grpo = GRPO(config, policy, task, problems, make_optimizer(policy, config.training))
+    grpo = GRPO(config, policy, task, problems, make_optimizer(policy.decoder, config.training))
     return [flip * grpo.step(step).record.metrics["reward"] for step in range(1, num_steps + 1)]
 
 

@@ -14,7 +14,7 @@ import grpo_zero
 
 PACKAGE = Path(grpo_zero.__file__).parent
 LAYERS = [
-    {"grpo_zero", "types", "errors", "randomness", "settings", "config"},
+    {"grpo_zero", "types", "errors", "randomness", "settings", "config", "runs"},
     {"text", "tasks", "reference", "observe", "algorithms"},
     {"model"},
     {"checkpoint"},
@@ -26,7 +26,19 @@ LAYERS = [
 """Lowest first: modules and folders of the package. One may import its own layer and those below."""
 SIBLINGS_ARE_STRANGERS = [{"text", "tasks", "reference", "observe", "algorithms"}]
 """Folders of one layer that must not know each other."""
-TORCH_FREE = ["types", "errors", "randomness", "settings", "config", "cli", "text", "tasks", "reference", "observe"]
+TORCH_FREE = [
+    "types",
+    "errors",
+    "randomness",
+    "settings",
+    "config",
+    "runs",
+    "cli",
+    "text",
+    "tasks",
+    "reference",
+    "observe",
+]
 TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "algorithms.advantages"]
 
 

@@ -16,8 +16,9 @@ from helpers.runs import run_config
 
 from grpo_zero.config import ModelConfig
 from grpo_zero.errors import UserError
+from grpo_zero.runs import OPTIMIZER_FILE, checkpoints, latest_checkpoint
 from grpo_zero.train import checkpoints as checkpoints_module
-from grpo_zero.train.checkpoints import latest_checkpoint, load_optimizer, save_checkpoint
+from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy, load_policy
 
@@ -80,6 +81,15 @@ def test_the_latest_whole_checkpoint_is_found(model_folder: Path, tmp_path: Path
     assert latest_checkpoint(tmp_path).name == "step_000010"
     (tmp_path / "step_000011").mkdir()  # a stranger's folder is no checkpoint
     assert latest_checkpoint(tmp_path).name == "step_000010"
+
+
+def test_only_the_newest_checkpoint_keeps_its_optimizer(model_folder: Path, tmp_path: Path) -> None:
+    policy, optimizer = trained(model_folder, "float32")
+    first, second = (save_checkpoint(policy, optimizer, step, tmp_path) for step in (1, 2))
+    assert not (first / OPTIMIZER_FILE).exists()
+    assert (second / OPTIMIZER_FILE).exists()
+    assert (first / "model" / "model.safetensors").exists()
+    assert checkpoints(tmp_path) == [first, second]
 
 
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])

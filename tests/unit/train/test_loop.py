@@ -16,9 +16,9 @@ from grpo_zero.rollout.engine import Engine
 from grpo_zero.train import loop as loop_module
 from grpo_zero.train.evaluate import Judged
 from grpo_zero.train.loop import GRPO, train_rows
+from grpo_zero.train.optimizer import make_optimizer
 from grpo_zero.train.policy import load_policy
 from grpo_zero.train.problems import ProblemSource, Prompted, load_rows, make_task
-from grpo_zero.train.run import make_optimizer
 from grpo_zero.types import Completion, FinishReason, Problem, Verdict
 
 
@@ -59,7 +59,7 @@ def make_grpo(config: Config) -> GRPO:
     policy = load_policy(config.model, init_seed=config.training.random_seed)
     task = make_task(config)
     problems = ProblemSource(task, policy, load_rows(config)[0], config.training.max_prompt_len, "training")
-    return GRPO(config, policy, task, problems, make_optimizer(policy, config.training))
+    return GRPO(config, policy, task, problems, make_optimizer(policy.decoder, config.training))
 
 
 @pytest.mark.usefixtures("digits_task")

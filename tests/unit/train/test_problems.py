@@ -74,7 +74,7 @@ def test_long_prompts_are_left_out_whole_and_counted(config: Config, policy: Pol
 
 
 def test_long_prompts_found_late_are_replaced(config: Config, policy: Policy, monkeypatch) -> None:
-    monkeypatch.setattr(problems_module, "NUM_CHECKED_ROWS", 3)
+    monkeypatch.setattr(problems_module, "NUM_MEASURED_PROMPTS", 3)
     rows = [*ROWS, {"nums": [1, 1, 1, 1, 1], "target": 5}]
     limit = max(len(item.prompt_ids) for item in source(config, policy, ROWS).first(None))
     problems = source(config, policy, rows, limit)

@@ -13,7 +13,7 @@ from grpo_zero.cli import main
 from grpo_zero.config import load_config
 from grpo_zero.errors import UserError
 from grpo_zero.observe.files import read_rows
-from grpo_zero.train.checkpoints import latest_checkpoint
+from grpo_zero.runs import latest_checkpoint
 from grpo_zero.train.loop import GRPO
 from grpo_zero.train.run import train
 
@@ -105,7 +105,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(
     assert steps_of(folder, "train") == [1, 2]
     assert latest_checkpoint(folder / "checkpoints").name == "step_000002"
     out = capsys.readouterr().out
-    assert f"Stopped by Ctrl-C after step 2 of 4; go on with: grpo-zero train --resume {folder}" in out
+    assert f"stopped after step 2 of 4; go on with: grpo-zero train --resume {folder}" in out
     assert json.loads((folder / "summary.json").read_text())["steps"] == 2
 
     assert main(["train", "--resume", str(folder)]) == 0  # the command it named
@@ -130,10 +130,7 @@ def test_max_minutes_stops_after_a_step(model_folder: Path, tmp_path: Path, caps
     assert main(["train", *settings]) == 0
     folder = tmp_path / "short"
     assert steps_of(folder, "train") == [1], "one step even so, or there would be nothing to go on from"
-    assert (
-        f"max_minutes = 1e-06 after step 1 of 4; go on with: grpo-zero train --resume {folder}"
-        in capsys.readouterr().out
-    )
+    assert f"stopped after step 1 of 4; go on with: grpo-zero train --resume {folder}" in capsys.readouterr().out
     assert latest_checkpoint(folder / "checkpoints").name == "step_000001"
 
 

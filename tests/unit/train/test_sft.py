@@ -15,9 +15,11 @@ from grpo_zero.config import Config, SftConfig, load_config
 from grpo_zero.errors import UserError
 from grpo_zero.observe.files import read_rows
 from grpo_zero.tasks.countdown_generate import is_held_out
+from grpo_zero.train.demonstrations import demonstration_rows, generated_rows, read_demonstrations
 from grpo_zero.train.policy import Policy, load_policy
 from grpo_zero.train.problems import ProblemSource, load_rows, make_task
-from grpo_zero.train.sft import demonstration_rows, generated_rows, learning_rate_at, read_demonstrations, warm_start
+from grpo_zero.train.schedule import sft_learning_rate as learning_rate_at
+from grpo_zero.train.sft import warm_start
 
 
 @pytest.fixture
