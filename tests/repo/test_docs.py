@@ -1,0 +1,87 @@
+"""What users see, runs: configs load, the README's commands parse, tables and figures are those of their sources."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from grpo_zero.cli import build_parser
+from grpo_zero.config import load_config, packaged_configs
+from grpo_zero.observe.catalogue import markdown_table
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands(page: Path) -> list[str]:
+    """Every ``grpo-zero ...`` or ``train.py ...`` command in the page's bash blocks, comments removed."""
+    blocks = re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    lines = [line.split("  #")[0] for block in blocks for line in block.splitlines()]
+    return [line for line in lines if "grpo-zero " in line or "train.py" in line]
+
+
+@pytest.mark.parametrize("name", [*packaged_configs(), "config.yaml", "config_24GB.yaml"])
+def test_every_config_loads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    load_config(name)
+
+
+def test_configs_stand_where_the_layout_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert load_config("configs/quickstart.yaml") == load_config("quickstart")
+
+
+def test_warm_start_and_quickstart_ask_alike() -> None:
+    for pair in (("quickstart", "quickstart_sft"), ("smollm2", "smollm2_sft")):
+        first, second = map(load_config, pair)
+        assert first.data == second.data
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for line in commands(page):
+        words = shlex.split(line)
+        if "grpo-zero" in words:
+            words = words[words.index("grpo-zero") + 1 :]
+        else:
+            words = ["train", *words[words.index("train.py") + 1 :]]
+        if "--help" in words:
+            continue
+        options = build_parser().parse_args(words)
+        if hasattr(options, "overrides"):
+            load_config(options.config, options.overrides)
+
+
+def test_readme_begins_with_the_two_commands() -> None:
+    first, second = re.findall(r"```bash\n(.*?)\n```", README, re.DOTALL)[:2]
+    assert first == "pip install uv && uv run grpo-zero train"
+    assert second == "pip install uv && uv run --group test pytest"
+    assert second in (ROOT / ".ci" / "run").read_text()
+
+
+def test_metrics_page_is_the_catalogue() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == markdown_table()
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_quickstart_figures_are_those_of_the_committed_runs() -> None:
+    result = json.loads((ROOT / "benchmarks" / "results" / "quickstart.json").read_text())
+    page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    for run in result["runs"]:
+        before, after = run["before"], run["after"]
+        row = (
+            f"| {run['random_seed']} | {100 * before['success']:.1f} | {100 * after['success']:.1f} "
+            f"| {100 * before['greedy_success']:.1f} | {100 * after['greedy_success']:.1f} | {run['seconds']:.0f} |"
+        )
+        assert row in page
