@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,9 @@ def test_configs_stand_where_the_layout_says(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_warm_start_and_quickstart_ask_alike() -> None:
-    for pair in (("quickstart", "quickstart_sft"), ("smollm2", "smollm2_sft")):
+    for pair in (("quickstart", "quickstart_sft"), ("quickstart", "quickstart_sft_long"), ("smollm2", "smollm2_sft")):
         first, second = map(load_config, pair)
-        assert first.data == second.data
+        assert replace(first.data, train_size=1) == replace(second.data, train_size=1)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
