@@ -12,6 +12,10 @@ from grpo_zero.errors import UserError
 from grpo_zero.runs import CONFIG_FILE, model_of, run_config
 
 DEFAULT_CONFIG = "quickstart"
+OUT_OF_MEMORY = (
+    "The GPU ran out of memory: lower training.micro_batch_tokens (update) or training.num_slots (sampling), or set "
+    "training.memory_efficient_adamw=true; a run with a checkpoint goes on with --resume."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,6 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.run(options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, named here without importing torch
+            raise
+        print(f"error: {OUT_OF_MEMORY}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

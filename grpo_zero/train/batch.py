@@ -11,6 +11,9 @@ from torch import Tensor
 
 from grpo_zero.model.attention import GroupLayout, PackedGroups, packed_positions
 
+MAX_PADDING = 2
+"""One long completion among many short ones would make attention's rectangle, and its mask, many times the stream."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainRow:
@@ -52,16 +55,19 @@ def split_micro_batches(rows: Sequence[TrainRow], max_tokens: int, max_rows: int
     """Cut rows into micro-batches, group by group, of at most ``max_tokens`` stream tokens and ``max_rows`` completions.
 
     A group that does not fit is continued in the next micro-batch with its prompt again; a single completion over the budget
-    goes alone. Rows of a group must stand together.
+    goes alone. Rows of a group must stand together. Completions padded to the longest of the micro-batch, as attention lays
+    them out, take at most ``MAX_PADDING`` times ``max_tokens`` places.
     """
     batch: list[TrainRow] = []
-    num_tokens = 0
+    num_tokens = longest = 0
     for row in rows:
         is_new_group = not batch or batch[-1].group != row.group
         cost = len(row.completion_ids) - 1 + is_new_group * len(row.prompt_ids)
-        if batch and (num_tokens + cost > max_tokens or len(batch) == max_rows):
+        longest = max(longest, len(row.completion_ids))
+        is_over = num_tokens + cost > max_tokens or (len(batch) + 1) * longest > MAX_PADDING * max_tokens
+        if batch and (is_over or len(batch) == max_rows):
             yield batch
-            batch, num_tokens = [], 0
+            batch, num_tokens, longest = [], 0, len(row.completion_ids)
             cost = len(row.completion_ids) - 1 + len(row.prompt_ids)
         batch.append(row)
         num_tokens += cost
