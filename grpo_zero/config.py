@@ -165,6 +165,14 @@ class SftConfig:
         minimum=0,
         maximum=1,
     )
+    tries_skew: int = option(
+        1,
+        "The number of tries is the smallest of this many uniform draws: above 1, short searches are frequent.",
+        minimum=1,
+    )
+    focus: float | None = option(
+        None, "Tries are drawn with weight exp(-|result - target| / focus); null draws them uniformly.", above=0
+    )
     max_value: int | None = option(
         None, "Largest result of any step in a generated search; null is no limit.", minimum=1
     )

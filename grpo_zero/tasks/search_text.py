@@ -83,16 +83,18 @@ def search_response(
     *,
     tries: tuple[int, int] = (1, 4),
     give_up: float = 0.35,
+    tries_skew: int = 1,
+    focus: float | None = None,
     max_value: int | None = None,
     response_start: str = OPEN_THINK,
 ) -> str:
     """A response that searches for ``target``, drawn with ``rng``; always of the exact form.
 
-    The number of free tries is uniform over the range ``tries``, both ends included. Free tries are
-    drawn uniformly from ``all_tries`` without repetition; a hit ends the search. After as many
-    misses the search gives up with probability ``give_up`` (always, when no try is right), and is
-    otherwise ended by a right try, uniform among the right ones. Where ``response_start``, the part
-    of the response that the prompt holds, does not open the reasoning, the text does.
+    The number of free tries is the smallest of ``tries_skew`` uniform draws over the range ``tries``, both ends included. Free
+    tries are drawn from ``all_tries`` without repetition, uniformly or, with ``focus``, each with weight
+    ``exp(-|value - target| / focus)``; a hit ends the search. After as many misses the search gives up with probability
+    ``give_up`` (always, when no try is right), and is otherwise ended by a right try, uniform among the right ones. Where
+    ``response_start``, the part of the response that the prompt holds, does not open the reasoning, the text does.
     ``max_value`` bounds the results of all tries; numbers of the search then stay short.
     Raises ``UserError`` as ``all_tries`` does, and for an impossible ``tries`` or ``give_up``.
     """
@@ -102,9 +104,9 @@ def search_response(
             "number of tries, 0 or more, and a probability."
         )
     listed = all_tries(nums, max_value)
-    num_free = int(rng.integers(tries[0], tries[1], endpoint=True))
+    num_free = int(rng.integers(tries[0], tries[1], endpoint=True, size=tries_skew).min())
     shown: list[Try] = []
-    for index in rng.permutation(len(listed))[:num_free]:
+    for index in _order(listed, target, focus, rng)[:num_free]:
         shown.append(listed[index])
         if listed[index].value == target:
             break

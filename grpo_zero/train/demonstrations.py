@@ -29,6 +29,8 @@ def generated_rows(policy: Policy, problems: ProblemSource, config: Config, step
             rng,
             tries=sft.tries,
             give_up=sft.give_up,
+            tries_skew=sft.tries_skew,
+            focus=sft.focus,
             max_value=sft.max_value,
             response_start=item.problem.response_start,
         )
