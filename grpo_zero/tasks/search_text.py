@@ -125,6 +125,17 @@ def search_response(
     return "\n".join([*lines, CLOSE_THINK, f"{OPEN_ANSWER}{answer}{CLOSE_ANSWER}"])
 
 
+def _order(listed: Sequence[Try], target: int, focus: float | None, rng: np.random.Generator) -> np.ndarray:
+    """Indices of ``listed`` in the order in which they are tried.
+
+    Adding Gumbel noise to the log-weights and sorting draws without repetition (Kool et al., 1903.06059, section 2.2).
+    """
+    if focus is None:
+        return rng.permutation(len(listed))
+    distances = np.array([abs(one.value - target) for one in listed])
+    return np.argsort(distances / focus - rng.gumbel(size=len(listed)))
+
+
 def _tries(operands: list[_Operand], steps: tuple[str, ...], max_value: int | None) -> Iterator[Try]:
     """Every way to go on from ``operands``; the result of a step stands before what is left."""
     if len(operands) == 1:
