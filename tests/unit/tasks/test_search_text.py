@@ -101,3 +101,28 @@ def test_counts_that_cannot_be_listed_are_refused(nums: list[int]) -> None:
 def test_impossible_options_are_refused(options: dict) -> None:
     with pytest.raises(UserError, match="expected a lower and an upper number"):
         responses(1, **options)
+
+
+def test_skew_makes_short_searches_frequent() -> None:
+    """P(smallest of k uniform draws over 1..4 is 1) = 1 - (3/4)^k."""
+    texts = [
+        search_response([97, 98, 99], 1, np.random.default_rng(seed), tries=(1, 4), tries_skew=3, give_up=1.0)
+        for seed in range(400)
+    ]
+    share = sum(text.count(", no") == 1 for text in texts) / len(texts)
+    assert share == pytest.approx(1 - 0.75**3, abs=0.08)
+
+
+def test_focus_draws_tries_near_the_target_first() -> None:
+    def first_values(focus: float | None) -> list[int]:
+        texts = [
+            search_response([3, 7, 11], 50, np.random.default_rng(seed), tries=(1, 1), give_up=1.0, focus=focus)
+            for seed in range(200)
+        ]
+        return [int(text.split("\n")[0].split(" = ")[-1].split(",")[0]) for text in texts]
+
+    def distance(focus: float | None) -> float:
+        return float(np.mean([abs(value - 50) for value in first_values(focus)]))
+
+    assert distance(5.0) < 0.5 * distance(None)
+    assert len(set(first_values(20.0))) > 5, "not always the nearest"
