@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo_zero.model.attention import GroupLayout, dense_mask
-from grpo_zero.train.batch import TrainRow, pack, split_micro_batches
+from grpo_zero.train.batch import MAX_PADDING, TrainRow, pack, split_micro_batches
 
 CPU = torch.device("cpu")
 
@@ -100,7 +100,9 @@ def test_micro_batches_keep_order_and_limits(seed, group_sizes, max_tokens, max_
     assert [row for batch in batches for row in batch] == rows
 
     def fits(batch: list[TrainRow]) -> bool:
-        return len(pack(batch, CPU).tokens_T) <= max_tokens and (max_rows is None or len(batch) <= max_rows)
+        padded = len(batch) * max(len(row.completion_ids) for row in batch)
+        fits_tokens = len(pack(batch, CPU).tokens_T) <= max_tokens and padded <= MAX_PADDING * max_tokens
+        return fits_tokens and (max_rows is None or len(batch) <= max_rows)
 
     for batch, following in zip(batches, [*batches[1:], None], strict=True):
         assert fits(batch) or len(batch) == 1
