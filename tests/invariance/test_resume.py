@@ -28,7 +28,7 @@ def final_tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 def untimed(folder: Path) -> list[dict[str, Any]]:
     """The rows of metrics.jsonl without seconds, speeds and memory."""
-    timed = ("_s", "tokens_per_s_sample", "tokens_per_s_update", "sample_share", "peak_gib")
+    timed = ("_s", "tokens_per_s_sample", "tokens_per_s_update", "sample_share", "peak_gib", "peak_host_gib")
     rows = read_rows(folder / "metrics.jsonl")
     return [{key: value for key, value in row.items() if not key.endswith(timed)} for row in rows]
 
