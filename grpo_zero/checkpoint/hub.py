@@ -24,7 +24,7 @@ def download(repo_id: str, *, weights: bool = True) -> Path:
     except errors.GatedRepoError as error:
         raise UserError(
             f"The model {repo_id} needs its licence accepted; expected a login that has access: "
-            f"accept it at https://huggingface.co/{repo_id} and run `hf auth login`."
+            f"accept it on the page of {repo_id} and run `hf auth login`."
         ) from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise UserError(

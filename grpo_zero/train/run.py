@@ -68,6 +68,7 @@ def train(config: Config, resume: Path | None = None) -> Path:
     try:
         step = run.loop(first_step, num_steps, start_s)
         console.line(summarise(folder, run.facts(step), time.perf_counter() - start_s))
+        console.line(f"talk to it: grpo-zero chat --model {folder}; with --problem it is posed problems and judged")
         if step < num_steps:
             console.line(f"stopped after step {step} of {num_steps}; go on with: grpo-zero train --resume {folder}")
     finally:
