@@ -1,4 +1,4 @@
-"""Save a model as a Hugging Face folder that transformers, vLLM and we open."""
+"""Save a model as a Hugging Face folder that transformers and we open."""
 
 from __future__ import annotations
 
