@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.runs import run_config
 
+import grpo_zero.train.sft as sft_module
 from grpo_zero.checkpoint.source import open_source
 from grpo_zero.config import Config, SftConfig, load_config
 from grpo_zero.errors import UserError
@@ -56,6 +58,31 @@ def test_the_loss_falls_and_the_model_is_written(config: Config, tmp_path: Path)
     assert load_config(str(tmp_path / "runs" / "warm" / "config.yaml")) == config
     policy = load_policy(replace(config.model, pretrained_model_path=str(output), random_init=False), init_seed=0)
     assert open_source(str(output)).spec == policy.decoder.spec
+
+
+def test_interrupted_and_resumed_is_one_run(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = warm_start(
+        replace(
+            config,
+            sft=replace(config.sft, output=f"{tmp_path}/whole"),
+            training=replace(config.training, run_name="whole"),
+        )
+    )
+    real_step = sft_module._step
+
+    def step_and_interrupt(policy, optimizer, rows, step, config):
+        if step == 5:
+            signal.raise_signal(signal.SIGINT)
+        return real_step(policy, optimizer, rows, step, config)
+
+    monkeypatch.setattr(sft_module, "_step", step_and_interrupt)
+    assert warm_start(config) is None, "interrupted"
+    assert not (tmp_path / "model").exists()
+    monkeypatch.setattr(sft_module, "_step", real_step)
+    resumed = warm_start(config, resume=tmp_path / "runs" / "warm")
+    assert losses(tmp_path / "runs" / "warm") == losses(tmp_path / "runs" / "whole")
+    file = "model.safetensors"
+    assert (resumed / file).read_bytes() == (whole / file).read_bytes()
 
 
 def test_evaluates_on_held_out_problems(config: Config, tmp_path: Path) -> None:
