@@ -1,7 +1,8 @@
-"""Fixtures of all tests: one tiny decoder a family, and the folder of a tiny countdown model."""
+"""Fixtures of all tests: real data where it is at hand, one tiny decoder a family, and the folder of a tiny countdown model."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,16 @@ from helpers.tiny import SPECS, tiny_decoder
 
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.tasks import TASKS
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """``data`` of the shared folder: beside the checkout, or where GRPO_ZERO_SHARED says."""
+    beside_checkout = Path(__file__).resolve().parents[2] / "shared"
+    folder = Path(os.environ.get("GRPO_ZERO_SHARED", beside_checkout)) / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no shared test data at {folder}; set GRPO_ZERO_SHARED to the shared folder")
+    return folder
 
 
 @pytest.fixture(params=list(SPECS))

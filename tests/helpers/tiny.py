@@ -16,39 +16,39 @@ from grpo_zero.train.policy import Policy
 
 SHARED = {"num_layers": 2, "width": 32, "ffn_width": 48, "num_heads": 4, "vocab_size": 61, "context": 128}
 SWITCHES_OFF = {"qkv_bias": False, "output_bias": False, "mlp_bias": False, "qk_norm": False, "norm_eps": 1e-6}
+ROPE = {"rope_theta": 1e4, "rope_scaling": None}
 SPECS = {
-    "qwen2": ModelSpec(
-        family="qwen2",
-        **SHARED,
-        **(SWITCHES_OFF | {"qkv_bias": True}),
-        num_kv_heads=2,
-        head_size=8,
-        tied_head=True,
-        rope_theta=1e4,
-        rope_scaling=None,
-    ),
-    "qwen3": ModelSpec(
-        family="qwen3",
-        **SHARED,
-        **(SWITCHES_OFF | {"qk_norm": True}),
-        num_kv_heads=1,
-        head_size=16,
-        tied_head=True,
-        rope_theta=1e4,
-        rope_scaling=None,
-    ),
-    "llama": ModelSpec(
-        family="llama",
-        **SHARED,
-        **SWITCHES_OFF,
-        num_kv_heads=4,
-        head_size=8,
-        tied_head=False,
-        rope_theta=1e3,
-        rope_scaling=Llama3RopeScaling(factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context=16),
-    ),
+    family: ModelSpec(family=family, **(SHARED | SWITCHES_OFF | ROPE | own))
+    for family, own in {
+        "qwen2": {"qkv_bias": True, "num_kv_heads": 2, "head_size": 8, "tied_head": True},
+        "qwen3": {"qk_norm": True, "num_kv_heads": 1, "head_size": 16, "tied_head": True},
+        "llama": {
+            "num_kv_heads": 4,
+            "head_size": 8,
+            "tied_head": False,
+            "rope_theta": 1e3,
+            "rope_scaling": Llama3RopeScaling(
+                factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context=16
+            ),
+        },
+    }.items()
 }
 """Tied with biases; one key head and heads wider than the model; untied with stretched RoPE."""
+
+
+TINY_LLAMA_CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0,
+}
+"""What a config.json holds, for tests of reading and writing files."""
 
 
 def tiny_decoder(family: str, seed: int = 0) -> Decoder:

@@ -14,7 +14,10 @@ from grpo_zero.settings import field_names
 PACKAGE = Path(grpo_zero.__file__).parent
 SCHEMA_FILES = {PACKAGE / "config.py", PACKAGE / "settings.py"}
 # The key is read by a property of the schema, and the package reads the property.
-READ_THROUGH = {"batch_size": "num_answers_per_question"}
+READ_THROUGH = {
+    "training.batch_size": "num_answers_per_question",
+    "evaluation.max_gen_len": "evaluation_gen_len",
+}
 
 
 def attributes_by_file() -> list[set[str]]:
@@ -34,6 +37,6 @@ def test_every_key_is_read(section: str) -> None:
     unread = [
         f"{section}.{key}"
         for key in field_names(SECTIONS[section])
-        if not any(key in names or READ_THROUGH.get(key) in names for names in files)
+        if not any(key in names or READ_THROUGH.get(f"{section}.{key}") in names for names in files)
     ]
     assert not unread, f"nothing in the package reads {', '.join(unread)}"

@@ -1,45 +1,20 @@
-"""Where the shared test data lies, and a tiny model folder."""
+"""A tiny model folder."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 import torch
+from helpers.tiny import TINY_LLAMA_CONFIG
 
 from grpo_zero.checkpoint.load import load_decoder
 from grpo_zero.checkpoint.save import save_folder
 from grpo_zero.checkpoint.source import open_source
 from grpo_zero.model.decoder import Decoder
 
-REPO = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """``data`` of the shared folder: beside the checkout, or where GRPO_ZERO_SHARED says."""
-    folder = Path(os.environ.get("GRPO_ZERO_SHARED", REPO.parent / "shared")) / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no shared test data at {folder}; set GRPO_ZERO_SHARED to the shared folder")
-    return folder
-
-
-TINY_CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 100,
-    "max_position_embeddings": 64,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
-    "tie_word_embeddings": True,
-    "made_up_key": "kept",
-}
+TINY_CONFIG = {**TINY_LLAMA_CONFIG, "tie_word_embeddings": True, "made_up_key": "kept"}
 
 
 def write_json(path: Path, value: object) -> None:

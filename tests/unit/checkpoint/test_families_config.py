@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from helpers.tiny import TINY_LLAMA_CONFIG
 
 from grpo_zero.errors import UserError
 from grpo_zero.model.families import hf_shapes, parameter_map, spec_from_config
@@ -25,19 +26,6 @@ MODELS = (
     "SmolLM2-360M-Instruct",
     "SmolLM2-1.7B-Instruct",
 )
-
-TINY = {
-    "model_type": "llama",
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 100,
-    "max_position_embeddings": 64,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
-}
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -65,8 +53,8 @@ def test_rope_is_read_in_the_old_and_in_the_new_place() -> None:
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     }
-    old = {**TINY, "rope_theta": 500000.0, "rope_scaling": scaling}
-    new = {**TINY, "rope_parameters": {"rope_theta": 500000.0, **scaling}}
+    old = {**TINY_LLAMA_CONFIG, "rope_theta": 500000.0, "rope_scaling": scaling}
+    new = {**TINY_LLAMA_CONFIG, "rope_parameters": {"rope_theta": 500000.0, **scaling}}
     del new["rope_theta"]
     assert spec_from_config(old) == spec_from_config(new)
     assert spec_from_config(old).rope_theta == 500000.0
@@ -75,13 +63,13 @@ def test_rope_is_read_in_the_old_and_in_the_new_place() -> None:
 def test_biases_by_family() -> None:
     biases = {}
     for model_type in ("qwen2", "qwen3", "llama"):
-        spec = spec_from_config({**TINY, "model_type": model_type, "attention_bias": True})
+        spec = spec_from_config({**TINY_LLAMA_CONFIG, "model_type": model_type, "attention_bias": True})
         biases[model_type] = (spec.qkv_bias, spec.output_bias)
     assert biases == {"qwen2": (True, False), "qwen3": (True, True), "llama": (True, True)}
 
 
 def test_the_map_names_each_tensor_once() -> None:
-    spec = spec_from_config({**TINY, "attention_bias": True, "mlp_bias": True})
+    spec = spec_from_config({**TINY_LLAMA_CONFIG, "attention_bias": True, "mlp_bias": True})
     theirs = [name for names in parameter_map(spec).values() for name in names]
     assert len(theirs) == len(set(theirs)) == len(hf_shapes(spec))
 
@@ -110,6 +98,6 @@ def test_the_map_names_each_tensor_once() -> None:
     ],
 )
 def test_what_we_can_not_run_is_refused(change: dict, expected: str) -> None:
-    config = {**TINY, **change}
+    config = {**TINY_LLAMA_CONFIG, **change}
     with pytest.raises(UserError, match=expected):
         spec_from_config(config)

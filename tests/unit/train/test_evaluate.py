@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +30,10 @@ def setting(digits_task: None, model_folder: Path) -> tuple[Config, Policy, Prob
 def run(setting, evaluation: EvaluationConfig, num_slots: int | None = None):
     config, policy, source = setting
     engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V, num_slots)
-    return evaluate(
-        policy, engine, make_task(config), source.first(None), evaluation, max_new_tokens=6, seed=3, progress=None
+    config = replace(
+        config, evaluation=replace(evaluation, max_gen_len=6), training=replace(config.training, random_seed=3)
     )
+    return evaluate(policy, engine, make_task(config), source.first(None), config)
 
 
 def test_sampled_and_greedy_success_with_intervals(setting) -> None:

@@ -15,7 +15,7 @@ from grpo_zero.errors import UserError
 from grpo_zero.observe.files import read_rows
 from grpo_zero.runs import latest_checkpoint
 from grpo_zero.train.loop import GRPO
-from grpo_zero.train.run import train
+from grpo_zero.train.run import Run, train
 
 pytestmark = pytest.mark.usefixtures("digits_task")
 
@@ -110,6 +110,28 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(
 
     assert main(["train", "--resume", str(folder)]) == 0  # the command it named
     assert steps_of(folder, "train") == [1, 2, 3, 4]
+
+
+def test_ctrl_c_in_the_first_evaluation_leaves_a_run_to_go_on_from(
+    model_folder: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    original = Run.evaluate
+
+    def interrupted(self, step: int) -> None:
+        if step == 0:
+            signal.raise_signal(signal.SIGINT)
+        original(self, step)
+
+    monkeypatch.setattr(Run, "evaluate", interrupted)
+    settings = run_settings(model_folder, tmp_path, "training.run_name=early", "training.eval_interval=2")
+    assert main(["train", *settings]) == 0
+    folder = tmp_path / "early"
+    assert steps_of(folder, "train") == []
+    assert f"stopped after step 0 of 4; go on with: grpo-zero train --resume {folder}" in capsys.readouterr().out
+
+    assert main(["train", "--resume", str(folder)]) == 0
+    assert steps_of(folder, "train") == [1, 2, 3, 4]
+    assert steps_of(folder, "eval") == [0, 2, 4], "not evaluated twice at step 0"
 
 
 def test_a_second_ctrl_c_stops_at_once(model_folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:

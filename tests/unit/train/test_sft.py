@@ -17,7 +17,12 @@ from grpo_zero.config import Config, SftConfig, load_config
 from grpo_zero.errors import UserError
 from grpo_zero.observe.files import read_rows
 from grpo_zero.tasks.countdown_generate import is_held_out
-from grpo_zero.train.demonstrations import demonstration_rows, generated_rows, read_demonstrations
+from grpo_zero.train.demonstrations import (
+    demonstration_rows,
+    generated_rows,
+    read_demonstrations,
+    tokenize_demonstrations,
+)
 from grpo_zero.train.policy import Policy, load_policy
 from grpo_zero.train.problems import ProblemSource, load_rows, make_task
 from grpo_zero.train.schedule import sft_learning_rate as learning_rate_at
@@ -161,12 +166,14 @@ def test_demonstrations_from_a_file(config: Config, tmp_path: Path) -> None:
     assert read_demonstrations(path) == rows
     config = replace(config, sft=replace(config.sft, path=str(path)))
     policy = load_policy(config.model, init_seed=0)
-    [row, *_] = batch = demonstration_rows(policy, rows, config, step=1)
+    tokenized = tokenize_demonstrations(policy, rows, config)
+    [row, *_] = batch = demonstration_rows(tokenized, config, step=1)
     assert len(batch) == 8
     text = policy.tokenizer.decode([*row.prompt_ids, *row.completion_ids])
     assert text.startswith("<|im_start|>user\n")
     assert text.endswith("<|im_end|>")
-    seen = {tuple(row.completion_ids) for step in (1, 2) for row in demonstration_rows(policy, rows, config, step)}
+    assert [row.group for row in batch] == list(range(8)), "a row twice in a step is two groups"
+    seen = {tuple(row.completion_ids) for step in (1, 2) for row in demonstration_rows(tokenized, config, step)}
     assert len(seen) == 5, "every demonstration has its turn"
     warm_start(config)
     found = losses(tmp_path / "runs" / "warm")
@@ -189,6 +196,15 @@ def test_bad_demonstrations_are_named(tmp_path: Path, text: str, culprit: str) -
     path.write_text(text)
     with pytest.raises(UserError, match=culprit):
         read_demonstrations(path)
+
+
+def test_a_demonstration_over_the_context_stops_the_run_before_it_starts(config: Config, tmp_path: Path) -> None:
+    """Wherever in the file it stands."""
+    rows = [{"prompt": "1 + 1 = ", "response": "2"}] * 200 + [{"prompt": "count", "response": "7" * 1200}]
+    path = write_rows(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(UserError, match=r"made for 512.*begins '7777"):
+        warm_start(replace(config, sft=replace(config.sft, path=str(path))))
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
