@@ -191,6 +191,11 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     sft: SftConfig = field(default_factory=SftConfig)
 
+    @property
+    def evaluation_gen_len(self) -> int:
+        """Longest completion in evaluation and chat, tokens."""
+        return self.evaluation.max_gen_len or self.training.max_gen_len
+
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """The configuration as plain data, every key present."""
         return {f.name: as_plain(getattr(self, f.name)) for f in fields(self)}

@@ -56,16 +56,16 @@ def _pose(config: Config, policy: Policy, line: str, turn: int) -> None:
 
 
 def _answer(config: Config, policy: Policy, prompt: list[int], turn: int) -> tuple[str, bool]:
-    settings, training = config.evaluation, config.training
+    settings = config.evaluation
     context = policy.decoder.spec.context
-    room = min(settings.max_gen_len or training.max_gen_len, context - len(prompt))
+    room = min(config.evaluation_gen_len, context - len(prompt))
     if room < 1:
         raise UserError(
             f"The conversation has {len(prompt)} tokens and the model's context is {context}: start a new one."
         )
     engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V)
     params = SamplingParams(room, settings.temperature, settings.top_k or None, settings.top_p)
-    [[completion]] = engine.generate([prompt], 1, params, seed_key=(training.random_seed, "chat", turn))
+    [[completion]] = engine.generate([prompt], 1, params, seed_key=(config.training.random_seed, "chat", turn))
     return policy.text(completion), completion.is_finished
 
 

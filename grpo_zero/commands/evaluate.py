@@ -24,9 +24,10 @@ def evaluate_model(config: Config, json_path: Path | None) -> dict[str, float]:
         )
     task = make_task(config)
     _, test_rows, _ = load_rows(config)
-    max_new_tokens = config.evaluation.max_gen_len or config.training.max_gen_len
     seed = config.training.random_seed
-    policy = load_policy(config.model, init_seed=seed, max_tokens=config.training.max_prompt_len + max_new_tokens)
+    policy = load_policy(
+        config.model, init_seed=seed, max_tokens=config.training.max_prompt_len + config.evaluation_gen_len
+    )
     engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V, config.training.num_slots)
     console = Console()
     metrics, judged = evaluate(
@@ -34,9 +35,7 @@ def evaluate_model(config: Config, json_path: Path | None) -> dict[str, float]:
         engine,
         task,
         held_out_problems(config, task, policy, test_rows),
-        config.evaluation,
-        max_new_tokens=max_new_tokens,
-        seed=seed,
+        config,
         progress=lambda finished, total: console.status(f"evaluating {finished}/{total}"),
     )
     console.write(StepRecord(0, "eval", metrics))

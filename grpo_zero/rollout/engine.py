@@ -125,18 +125,14 @@ class Engine:
                 self._append(admitted, logits_SV, uniforms_ST[first_free : first_free + len(admitted), 0], params)
                 last_waiting = scheduler.waiting[0].prompt_index if scheduler.waiting else len(prompts)
                 first_logits = {p: x for p, x in first_logits.items() if p >= last_waiting}
-                finish(self._ended(scheduler.running, params))
-                if scheduler.running:
-                    cache.seat([row.prompt_index for row in scheduler.running])
-                continue
-            self._decode(scheduler.running, prompts, cache, uniforms_ST, params)
+            else:
+                self._decode(scheduler.running, prompts, cache, uniforms_ST, params)
             ended = self._ended(scheduler.running, params)
-            if ended:
-                finish(ended)
-                if progress is not None:
-                    progress(num_finished, total)
-                if scheduler.running:
-                    cache.seat([row.prompt_index for row in scheduler.running])
+            finish(ended)
+            if (admitted or ended) and scheduler.running:
+                cache.seat([row.prompt_index for row in scheduler.running])
+            if ended and progress is not None:
+                progress(num_finished, total)
         return [[completion for completion in row if completion is not None] for row in out]
 
     def _slots_for(self, total: int, params: SamplingParams, dtype: torch.dtype) -> int:

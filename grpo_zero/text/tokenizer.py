@@ -42,7 +42,7 @@ class Tokenizer:
     """A byte-level BPE of the ``tokenizers`` library with the facts that sampling needs.
 
     ``files`` holds the tokenizer's own files, name to bytes. ``stop_ids`` holds every id that ends
-    an answer. ``pad_id`` is ``None`` where the files name none; nothing in this package needs it.
+    an answer.
     """
 
     def __init__(self, files: Mapping[str, bytes], *, origin: str) -> None:
@@ -58,8 +58,6 @@ class Tokenizer:
         self._ids = frozenset(self._backend.get_vocab(with_added_tokens=True).values())
         self.bos_token = _token_text(config.get("bos_token"))
         self.eos_token = _token_text(config.get("eos_token"))
-        pad_token = _token_text(config.get("pad_token"))
-        self.pad_id = self._backend.token_to_id(pad_token) if pad_token else None
         self.stop_ids = self._find_stop_ids(files)
 
     @classmethod

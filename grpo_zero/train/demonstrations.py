@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -71,25 +72,32 @@ def read_demonstrations(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def demonstration_rows(
-    policy: Policy, demonstrations: Sequence[dict[str, str]], config: Config, step: int
-) -> list[TrainRow]:
-    """The demonstrations of one step; each pass over them has an order of its own.
+def tokenize_demonstrations(policy: Policy, demonstrations: Sequence[dict[str, str]], config: Config) -> list[TrainRow]:
+    """Every demonstration as a training row of a group of its own.
 
     The prompt is a user message after ``data.system_prompt``. ``data.response_start`` ends the prompt, as it does in
     GRPO; a response that begins with it is freed of it.
+
+    Raises:
+        UserError: a demonstration longer than the model's context.
     """
-    data, seed, size = config.data, config.training.random_seed, config.sft.batch_size
+    data = config.data
+    system = [{"role": "system", "content": data.system_prompt}] if data.system_prompt else []
     rows = []
-    order = endless_order(seed, len(demonstrations), (step - 1) * size)
-    for index, row_index in enumerate(islice(order, size)):
-        row = demonstrations[row_index]
-        messages = [{"role": "system", "content": data.system_prompt}] if data.system_prompt else []
-        messages.append({"role": "user", "content": row["prompt"]})
-        prompt = policy.template.render(messages) + data.response_start
-        response = row["response"].removeprefix(data.response_start)
-        rows.append(_train_row(policy, index, policy.tokenizer.encode(prompt), response))
+    for index, demonstration in enumerate(demonstrations):
+        messages = [*system, {"role": "user", "content": demonstration["prompt"]}]
+        prompt_ids = policy.tokenizer.encode(policy.template.render(messages) + data.response_start)
+        response = demonstration["response"].removeprefix(data.response_start)
+        rows.append(_train_row(policy, index, prompt_ids, response))
     return rows
+
+
+def demonstration_rows(demonstrations: Sequence[TrainRow], config: Config, step: int) -> list[TrainRow]:
+    """The demonstrations of one step; each pass over them has an order of its own."""
+    size = config.sft.batch_size
+    order = islice(endless_order(config.training.random_seed, len(demonstrations), (step - 1) * size), size)
+    # A step may hold a row twice, at the seam of two passes: its place in the step is its group.
+    return [replace(demonstrations[row_index], group=index) for index, row_index in enumerate(order)]
 
 
 def _train_row(policy: Policy, group: int, prompt_ids: Sequence[int], response: str) -> TrainRow:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from grpo_zero.config import EvaluationConfig
+from grpo_zero.config import Config
 from grpo_zero.observe.intervals import success_interval
 from grpo_zero.rollout.engine import Engine, Progress
 from grpo_zero.rollout.sampler import SamplingParams
@@ -51,10 +52,7 @@ def evaluate(
     engine: Engine,
     task: Task,
     items: Sequence[Prompted],
-    config: EvaluationConfig,
-    *,
-    max_new_tokens: int,
-    seed: int,
+    config: Config,
     progress: Progress | None = None,
 ) -> tuple[dict[str, float], list[list[Judged]]]:
     """Success on held-out problems.
@@ -64,7 +62,9 @@ def evaluate(
     Returns:
         Metrics ``eval/...`` of the catalogue, and the sampled answers ``[P][K]``.
     """
-    sampling = SamplingParams(max_new_tokens, config.temperature, config.top_k or None, config.top_p)
+    settings, seed = config.evaluation, config.training.random_seed
+    started = time.perf_counter()
+    sampling = SamplingParams(config.evaluation_gen_len, settings.temperature, settings.top_k or None, settings.top_p)
     metrics: dict[str, float] = {}
     prompts = [item.prompt_ids for item in items]
 
@@ -72,7 +72,7 @@ def evaluate(
         completions_PG = engine.generate(prompts, num_samples, params, seed_key=(seed, "eval", 0), progress=progress)
         return judge(policy, task, items, completions_PG)
 
-    judged_PK = answers(sampling, config.samples_per_problem)
+    judged_PK = answers(sampling, settings.samples_per_problem)
     metrics |= _success("eval/success", judged_PK)
     rows = list(flatten(judged_PK))
     metrics["eval/length"] = float(np.mean([len(row.completion.token_ids) for row in rows]))
@@ -81,10 +81,11 @@ def evaluate(
     for part in rows[0].verdict.parts:
         metrics[f"eval/reward/{part}"] = float(np.mean([row.verdict.parts[part] for row in rows]))
     metrics["eval/reward"] = float(np.mean([row.verdict.reward for row in rows]))
-    if config.greedy:
+    if settings.greedy:
         metrics |= _success(
             "eval/greedy_success", answers(replace(sampling, temperature=0.0, top_k=None, top_p=1.0), 1)
         )
+    metrics["eval/eval_s"] = time.perf_counter() - started
     return metrics, judged_PK
 
 

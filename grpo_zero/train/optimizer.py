@@ -3,7 +3,7 @@
 bf16 weights keep 8 bits of mantissa: at learning rate 1e-5 most steps are smaller than half a unit in the last place and would
 vanish. So a float32 master stands behind every weight. It costs 2 bytes a weight, not 4: the weight itself is the master
 rounded to bf16, and an int16 holds the rest, so that ``master bits = (weight bits << 16) + rest``. The rests live in host
-memory: for 3.09 G weights they would take 5.8 GiB of a GPU, and crossing the bus once each way a step takes seconds.
+memory: for 3.09 G weights they would take 5.8 GiB of a GPU, and they cross the bus only once each way a step.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """``auto`` is bfloat16 on cuda and float32 elsewhere (bf16 products are 40 to 500 times slower on a CPU without AMX)."""
+    """``auto`` is bfloat16 on cuda and float32 elsewhere (bf16 products are many times slower on most CPUs)."""
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]

@@ -71,12 +71,12 @@ class ProblemSource:
     ) -> None:
         self.task, self.policy, self.rows = task, policy, rows
         self.max_prompt_len, self.name = max_prompt_len, name
-        for row in rows:
-            task.problem(row)
         measured = range(min(len(rows), NUM_MEASURED_PROMPTS))
         self._usable = [index for index in measured if self._fits(self[index])]
         self.num_too_long = len(measured) - len(self._usable)
         """Prompts found to be over the limit when loading."""
+        for row in rows[len(measured) :]:
+            task.problem(row)
         self._usable += range(len(measured), len(rows))
         if not self._usable:
             shortest = min(len(self[index].prompt_ids) for index in measured)

@@ -15,7 +15,7 @@ from grpo_zero.rollout.engine import Progress
 from grpo_zero.runs import MODEL_FOLDER, checkpoint_folder, latest_checkpoint, new_run_folder
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint
 from grpo_zero.train.evaluate import evaluate
-from grpo_zero.train.interrupt import Interrupt, interruptible
+from grpo_zero.train.interrupt import interruptible
 from grpo_zero.train.loop import GRPO
 from grpo_zero.train.metrics import device_peak_gib
 from grpo_zero.train.optimizer import make_optimizer
@@ -44,8 +44,8 @@ def train(config: Config, resume: Path | None = None) -> Path:
     resolve_device(config.model.device)
     task = make_task(config)
     train_rows, test_rows, facts = load_rows(config)
-    max_new_tokens = max(training.max_gen_len, config.evaluation.max_gen_len or 0)
-    policy = load_policy(model, init_seed=training.random_seed, max_tokens=training.max_prompt_len + max_new_tokens)
+    max_tokens = training.max_prompt_len + max(training.max_gen_len, config.evaluation_gen_len)
+    policy = load_policy(model, init_seed=training.random_seed, max_tokens=max_tokens)
     set_recompute(policy.decoder, training)
     problems = ProblemSource(task, policy, train_rows, training.max_prompt_len, "training")
     held_out = held_out_problems(config, task, policy, test_rows) if training.eval_interval else []
@@ -66,7 +66,7 @@ def train(config: Config, resume: Path | None = None) -> Path:
     recorder = Recorder(folder, console, policy, first_step if resume else None)
     run = Run(config, GRPO(config, policy, task, problems, optimizer), held_out, recorder, folder)
     try:
-        step = run.loop(first_step, num_steps, start_s)
+        step = run.loop(first_step, num_steps, start_s, is_resumed=resume is not None)
         console.line(summarise(folder, run.facts(step), time.perf_counter() - start_s))
         console.line(f"talk to it: grpo-zero chat --model {folder}; with --problem it is posed problems and judged")
         if step < num_steps:
@@ -93,14 +93,17 @@ class Run:
         self.config, self.grpo, self.held_out, self.recorder = config, grpo, held_out, recorder
         self.checkpoints = checkpoint_folder(config, folder)
 
-    def loop(self, first_step: int, num_steps: int, start_s: float) -> int:
-        """Step until ``num_steps``, the time limit or Ctrl-C; at least one step. Returns the last step."""
+    def loop(self, first_step: int, num_steps: int, start_s: float, *, is_resumed: bool) -> int:
+        """Step until ``num_steps``, Ctrl-C, or the time limit after at least one step. Returns the last step."""
         training = self.config.training
-        last_saved = last_evaluated = step = first_step
-        if first_step == 0 and training.eval_interval:
-            self.evaluate(0)
+        step = last_evaluated = first_step
+        last_saved = first_step if is_resumed else None
         with interruptible() as interrupt:
-            while step < num_steps and not (step > first_step and self.is_over(interrupt, start_s)):
+            if training.eval_interval and not is_resumed:
+                self.evaluate(0)
+            while (
+                step < num_steps and not interrupt.is_set and not (step > first_step and self.is_out_of_time(start_s))
+            ):
                 step += 1
                 done = self.grpo.step(step, self.progress("sampling"))
                 self.recorder.write(done.record)
@@ -113,30 +116,21 @@ class Run:
                     last_saved = step
             if training.eval_interval and step > last_evaluated and not interrupt.is_set:
                 self.evaluate(step)
-            if step > last_saved:
+            if step != last_saved:
                 self.save(step)
         return step
 
-    def is_over(self, interrupt: Interrupt, start_s: float) -> bool:
-        """Whether Ctrl-C or the time limit ends the run before its last step."""
+    def is_out_of_time(self, start_s: float) -> bool:
+        """Whether ``max_minutes`` have passed."""
         limit = self.config.training.max_minutes
-        return interrupt.is_set or (limit is not None and time.perf_counter() - start_s >= 60 * limit)
+        return limit is not None and time.perf_counter() - start_s >= 60 * limit
 
     def evaluate(self, step: int) -> None:
         """Measure held-out success and record it."""
-        started = time.perf_counter()
-        config, training = self.config.evaluation, self.config.training
+        grpo = self.grpo
         metrics, judged = evaluate(
-            self.grpo.policy,
-            self.grpo.engine,
-            self.grpo.task,
-            self.held_out,
-            config,
-            max_new_tokens=config.max_gen_len or training.max_gen_len,
-            seed=training.random_seed,
-            progress=self.progress("evaluating"),
+            grpo.policy, grpo.engine, grpo.task, self.held_out, self.config, self.progress("evaluating")
         )
-        metrics["eval/eval_s"] = time.perf_counter() - started
         self.recorder.write(StepRecord(step, "eval", metrics))
         self.recorder.write_samples(step, "eval", judged, None)
 

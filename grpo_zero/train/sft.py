@@ -16,7 +16,12 @@ from grpo_zero.runs import checkpoint_folder, new_run_folder
 from grpo_zero.tasks import Task
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint, save_model
-from grpo_zero.train.demonstrations import demonstration_rows, generated_rows, read_demonstrations
+from grpo_zero.train.demonstrations import (
+    demonstration_rows,
+    generated_rows,
+    read_demonstrations,
+    tokenize_demonstrations,
+)
 from grpo_zero.train.evaluate import evaluate
 from grpo_zero.train.interrupt import interruptible
 from grpo_zero.train.optimizer import AdamW, make_optimizer
@@ -46,7 +51,7 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"sft.output is {str(output)!r}, which already exists: give another folder or remove it.")
     checkpoint, model = checkpoint_to_resume(config, resume)
-    max_tokens = training.max_prompt_len + _max_new_tokens(config) if sft.eval_interval else None
+    max_tokens = training.max_prompt_len + config.evaluation_gen_len if sft.eval_interval else None
     policy = load_policy(model, init_seed=training.random_seed, max_tokens=max_tokens)
     set_recompute(policy.decoder, training)
     task = make_task(config)
@@ -68,7 +73,9 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
                 if step % sft.log_interval == 0 or step in (1, sft.max_steps):
                     recorder.write(record)
                 if sft.eval_interval and (step % sft.eval_interval == 0 or step == sft.max_steps):
-                    _evaluate(policy, engine, task, held_out, config, recorder, step)
+                    metrics, judged = evaluate(policy, engine, task, held_out, config)
+                    recorder.write(StepRecord(step, "eval", metrics))
+                    recorder.write_samples(step, "eval", judged, None)
                 if training.ckpt_save_interval and step % training.ckpt_save_interval == 0 and step < sft.max_steps:
                     save_checkpoint(policy, optimizer, step, checkpoints)
         if step < sft.max_steps:
@@ -93,7 +100,8 @@ def _data(config: Config, policy: Policy, task: Task) -> tuple[Callable[[int], l
     if sft.path == "generate":
         problems = ProblemSource(task, policy, train_rows, config.training.max_prompt_len, "training")
         return partial(generated_rows, policy, problems, config), held_out
-    return partial(demonstration_rows, policy, read_demonstrations(Path(sft.path)), config), held_out
+    demonstrations = tokenize_demonstrations(policy, read_demonstrations(Path(sft.path)), config)
+    return partial(demonstration_rows, demonstrations, config), held_out
 
 
 def _step(policy: Policy, optimizer: AdamW, rows: list[TrainRow], step: int, config: Config) -> StepRecord:
@@ -115,18 +123,3 @@ def _step(policy: Policy, optimizer: AdamW, rows: list[TrainRow], step: int, con
             "tokens_per_s_update": num_tokens / step_s,
         },
     )
-
-
-def _evaluate(
-    policy: Policy, engine: Engine, task: Task, held_out: list[Prompted], config: Config, recorder: Recorder, step: int
-) -> None:
-    seed = config.training.random_seed
-    metrics, judged = evaluate(
-        policy, engine, task, held_out, config.evaluation, max_new_tokens=_max_new_tokens(config), seed=seed
-    )
-    recorder.write(StepRecord(step, "eval", metrics))
-    recorder.write_samples(step, "eval", judged, None)
-
-
-def _max_new_tokens(config: Config) -> int:
-    return config.evaluation.max_gen_len or config.training.max_gen_len
