@@ -26,7 +26,7 @@ MAX_DIGITS = 12
 """Longest number read; also bounds the size of every intermediate result."""
 
 _ASCII_OPERATORS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-"})
-_TOKEN = re.compile(r"[0-9]+|\*\*|//|\s+|.", re.DOTALL)
+_TOKEN = re.compile(r"[0-9]+|[A-Za-z]+|\*\*|//|\s+|.", re.DOTALL)
 _NEGATE = "negate"
 _BINDING = {"(": 0, "+": 1, "-": 1, "*": 2, "/": 2, _NEGATE: 3}
 """How tightly an entry of the operator stack binds; an open parenthesis stops every reduction."""
@@ -76,7 +76,8 @@ def _tokens(text: str) -> list[str]:
         elif token in ("**", "//"):
             raise ExpressionError(f"operator {token!r} not allowed")
         elif token not in "+-*/()":
-            raise ExpressionError(f"character {token!r} not allowed")
+            # A whole word is quoted whole, up to a length that a person reads.
+            raise ExpressionError(f"{'word' if len(token) > 1 else 'character'} {token[:20]!r} not allowed")
         tokens.append(token)
     return tokens
 
