@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from grpo_zero.errors import UserError, nearest
+from grpo_zero.presets import AlgorithmConfig, with_preset
 from grpo_zero.settings import (
     as_plain,
     build_section,
@@ -122,6 +123,12 @@ class TrainingConfig:
         None, "Stop after the step that passes this many minutes; null is no limit.", above=0
     )
     temperature: float = option(1.0, "Sampling temperature of training completions.", above=0)
+    updates_per_rollout: int = option(
+        1, "Optimizer steps on the completions of one step; after the first of them ratios leave 1.", minimum=1
+    )
+    questions_per_update: int | None = option(
+        None, "Questions whose completions one of these updates learns from; null is all of the step.", minimum=1
+    )
     num_slots: int | None = option(None, "Completions sampled at once; null is as many as memory allows.", minimum=1)
     head_chunk_tokens: int = option(1024, "Tokens that go through the vocabulary head at once in training.", minimum=1)
 
@@ -188,6 +195,7 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     sft: SftConfig = field(default_factory=SftConfig)
 
@@ -205,9 +213,14 @@ SECTIONS: Mapping[str, type] = {
     "model": ModelConfig,
     "data": DataConfig,
     "training": TrainingConfig,
+    "algorithm": AlgorithmConfig,
     "evaluation": EvaluationConfig,
     "sft": SftConfig,
 }
+
+
+PRESET = ("algorithm", "preset")
+"""The key that ``algorithm: dapo`` is short for."""
 
 
 def load_config(path: str | None = None, overrides: Iterable[str] = ()) -> Config:
@@ -221,15 +234,24 @@ def load_config(path: str | None = None, overrides: Iterable[str] = ()) -> Confi
         UserError: for anything a user got wrong, before anything else is loaded.
     """
     values = _read_sections(resolve_config_path(path)) if path is not None else {}
-    for override in overrides:
-        section, key, value = _parse_override(override)
+    parsed = [_parse_override(override) for override in overrides]
+    for section, key, value in parsed:
+        if (section, key) == PRESET:
+            values[section] = {key: value}  # another preset means its parts, not those of the one before
+    for section, key, value in parsed:
         values.setdefault(section, {})[key] = value
     return config_from_dict(values)
 
 
 def config_from_dict(values: Mapping[str, Mapping[str, Any]], source: str = "") -> Config:
     """The checked configuration with ``values`` over the defaults; ``UserError`` as above."""
+    values = {name: _spelled_out(name, keys) for name, keys in values.items()}
     _refuse_unknown(values, source)
+    if "algorithm" in values:
+        build_section(
+            AlgorithmConfig, "algorithm", values["algorithm"]
+        )  # judges what was given, before a preset joins it
+        values["algorithm"] = with_preset(values["algorithm"])
     built: dict[str, Any] = {name: build_section(SECTIONS[name], name, keys) for name, keys in values.items()}
     config = Config(**built)
     check_config(config)
@@ -284,6 +306,8 @@ def check_config(config: Config) -> None:
             "folder, or set model.random_init to false."
         )
     _check_groups(training)
+    _check_updates(training)
+    _check_algorithm(config.algorithm)
     for key, (low, high) in {
         "data.numbers_per_problem": data.numbers_per_problem,
         "data.number_range": data.number_range,
@@ -336,6 +360,36 @@ def _check_groups(training: TrainingConfig) -> None:
         )
 
 
+def _check_updates(training: TrainingConfig) -> None:
+    questions, updates = training.num_questions_per_batch, training.updates_per_rollout
+    part = training.questions_per_update or questions
+    if questions % part:
+        divisors = ", ".join(str(n) for n in range(1, questions + 1) if questions % n == 0)
+        raise UserError(
+            f"training.questions_per_update is {part}, but the {questions} questions of a step "
+            f"(training.num_questions_per_batch) do not split into parts of that size: use one of {divisors}."
+        )
+    if updates % (questions // part):
+        parts = questions // part
+        raise UserError(
+            f"training.updates_per_rollout is {updates} and training.questions_per_update is {part}, but it takes {parts} "
+            f"updates to learn from all {questions} questions of a step once: use {parts} or a multiple of it."
+        )
+
+
+def _check_algorithm(algorithm: AlgorithmConfig) -> None:
+    if algorithm.dual_clip is not None and algorithm.objective != "clipped":
+        raise UserError(
+            f"algorithm.dual_clip is {algorithm.dual_clip}, but algorithm.objective is {algorithm.objective}, which has no such "
+            "bound: set algorithm.objective to clipped or algorithm.dual_clip to null."
+        )
+    if algorithm.ratio_level == "sequence" and algorithm.objective == "policy_gradient":
+        raise UserError(
+            "algorithm.ratio_level is sequence, but algorithm.objective is policy_gradient, which has no ratio: use the "
+            "objective clipped or cispo, or the ratio_level token."
+        )
+
+
 def _refuse_unknown(values: Mapping[str, Any], source: str) -> None:
     for section, keys in values.items():
         if section not in SECTIONS:
@@ -347,9 +401,16 @@ def _refuse_unknown(values: Mapping[str, Any], source: str) -> None:
                 raise UserError(unknown_key_message(section, str(key), SECTIONS, source))
 
 
+def _spelled_out(section: str, keys: Any) -> Any:
+    """``algorithm: dapo`` as ``algorithm: {preset: dapo}``; everything else as it is."""
+    return {PRESET[1]: keys} if section == PRESET[0] and isinstance(keys, str) else keys
+
+
 def _parse_override(override: str) -> tuple[str, str, Any]:
     name, equals, text = override.partition("=")
     section, dot, key = name.strip().partition(".")
+    if equals and (section, dot) == (PRESET[0], ""):
+        section, dot, key = PRESET[0], ".", PRESET[1]
     if not equals or (section in SECTIONS and not dot):
         raise UserError(f"{override!r} is no setting; write section.key=value, as in training.max_steps=50.")
     if not dot or section not in SECTIONS:
@@ -372,6 +433,6 @@ def _read_sections(path: Path) -> dict[str, dict[str, Any]]:
         return {}
     if not isinstance(loaded, dict):
         raise UserError(f"{path} holds {show(loaded)}, but a config file holds sections: {', '.join(SECTIONS)}.")
-    values = {name: {} if keys is None else keys for name, keys in loaded.items()}
+    values = {name: {} if keys is None else _spelled_out(name, keys) for name, keys in loaded.items()}
     _refuse_unknown(values, str(path))
     return values

@@ -63,7 +63,7 @@ class Completion:
     finish_reason: FinishReason
     """``stop``: it ended with a stop id. ``length``: the limit cut it."""
     policy_step: int
-    """Number of updates the sampling weights had seen."""
+    """Number of steps the sampling weights had seen."""
 
     @property
     def is_finished(self) -> bool:

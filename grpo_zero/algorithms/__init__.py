@@ -1,1 +1,1 @@
-"""Advantages and losses: pure functions on tensors."""
+"""Advantages, losses and filters on tensors: pure functions. Each has a twin of the same name in ``grpo_zero/reference``."""

@@ -6,16 +6,18 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from grpo_zero.algorithms.advantages import group_advantages
+from grpo_zero.algorithms.advantages import advantages
 from grpo_zero.config import ModelConfig, TrainingConfig, config_from_dict
 from grpo_zero.errors import UserError, nearest
 from grpo_zero.observe.files import write_summary
+from grpo_zero.presets import AlgorithmConfig
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train.batch import TrainRow
@@ -24,6 +26,8 @@ from grpo_zero.train.optimizer import AdamW, make_optimizer
 from grpo_zero.train.policy import Policy, load_policy, set_recompute
 from grpo_zero.train.problems import make_task
 from grpo_zero.train.recorder import machine_facts
+from grpo_zero.train.rows import weigh
+from grpo_zero.train.token_loss import grpo_loss
 from grpo_zero.train.update import update
 
 
@@ -135,14 +139,15 @@ def _step(
     params = SamplingParams(workload.max_new_tokens)
     completions_PG = engine.generate(prompts, workload.num_samples, params, seed_key=(0, "bench", step))
     sampled = time.perf_counter()
-    rewards_PG = np.random.default_rng(step).random((len(prompts), workload.num_samples))
+    rewards_PG = torch.from_numpy(np.random.default_rng(step).random((len(prompts), workload.num_samples)))
     rows = [
-        TrainRow(p, prompts[p], completion.token_ids, float(advantage), completion.logprobs)
-        for p, (group, advantages_G) in enumerate(zip(completions_PG, group_advantages(rewards_PG), strict=True))
-        for completion, advantage in zip(group, advantages_G, strict=True)
+        TrainRow(p, prompts[p], completion.token_ids, advantage, completion.logprobs)
+        for p, (group, advantages_G) in enumerate(zip(completions_PG, advantages(rewards_PG), strict=True))
+        for completion, advantage in zip(group, advantages_G.tolist(), strict=True)
     ]
     num_tokens = sum(len(row.completion_ids) for row in rows)
-    update(policy, optimizer, rows, num_trained_tokens=num_tokens, learning_rate=1e-6, config=config)
+    loss = partial(grpo_loss, algorithm=AlgorithmConfig(), is_on_policy=True)
+    update(policy, optimizer, weigh(rows, "token", workload.max_new_tokens), loss, learning_rate=1e-6, config=config)
     if policy.decoder.device.type == "cuda":
         torch.cuda.synchronize(policy.decoder.device)
     end = time.perf_counter()

@@ -45,14 +45,14 @@ class Metric:
 _REWARD = (
     Metric(
         "step",
-        "updates",
-        "Number of updates done, counting this one; the step field of every record.",
+        "steps",
+        "Number of steps done, counting this one; a step is one rollout with its updates.",
         "Rises by one.",
     ),
     Metric(
         "reward",
         "reward",
-        "Mean reward over all completions of the step.",
+        "Mean reward the task gave over all completions of the step.",
         "Rises, noisily; compare means over 10 steps.",
         trl="reward",
         verl="critic/rewards/mean",
@@ -64,6 +64,13 @@ _REWARD = (
         "reward/answer; the parts sum to reward.",
         "Format saturates early; if answer stays flat after that, the task is too hard or the reward is being gamed.",
         trl="rewards/{f}/mean",
+    ),
+    Metric(
+        "penalty/<part>",
+        "reward",
+        "Mean of what the algorithm adds to the task's reward before answers are compared: penalty/overlong (soft overlong "
+        "punishment) and penalty/kl (minus kl_weight times the KL to the starting policy), where they are switched on.",
+        "Small beside reward; if it is not, answers are compared by it rather than by the task.",
     ),
     Metric(
         "success",
@@ -130,6 +137,19 @@ _COMPLETIONS = (
         "Follows length.",
         trl="num_tokens",
     ),
+    Metric(
+        "sampling_rounds",
+        "rounds",
+        "Rounds of sampling that dynamic sampling took in the step.",
+        "1, rising as more groups are all right or all wrong.",
+    ),
+    Metric(
+        "kept_share",
+        "share",
+        "Groups with right and wrong answers that dynamic sampling found, of num_questions_per_batch.",
+        "1; below it the rounds were used up and the step trained on what there was.",
+        worry_below=1.0,
+    ),
 )
 
 _UPDATE = (
@@ -144,7 +164,7 @@ _UPDATE = (
     Metric(
         "grad_norm",
         "norm",
-        "L2 norm of the whole gradient before clipping.",
+        "L2 norm of the whole gradient before clipping, the mean over the step's updates.",
         "Steady; exactly 0 means that every group was dead, and spikes precede divergence.",
         trl="grad_norm",
         verl="actor/grad_norm",
@@ -152,29 +172,60 @@ _UPDATE = (
     Metric(
         "learning_rate",
         "per update",
-        "Learning rate of the step's update.",
+        "Learning rate of the step's updates.",
         "Follows the schedule.",
     ),
     Metric(
         "loss",
         "nats per token",
-        "GRPO: minus the mean over completion tokens of advantage times log-prob; supervised "
-        "training: the mean cross-entropy over response tokens.",
-        "GRPO: uninformative, since advantages sum to zero in a group; supervised: falls.",
+        "GRPO: minus the configured objective, weighted and summed over the whole update, the mean over the step's updates; "
+        "supervised training: the mean cross-entropy over response tokens.",
+        "GRPO: uninformative: with ratios of 1 it is minus the mean advantage, about 0 whatever is learned; supervised: falls.",
     ),
     Metric(
         "forwarded_tokens",
         "tokens",
-        "Completion tokens that went through the training forward: those with an advantage.",
-        "num_tokens less the dead groups and the completions left out of the loss.",
+        "Completion tokens that went through the training forward, over all updates of the step: those with an advantage, or "
+        "all with a KL in the loss.",
+        "num_tokens less the dead groups and the completions left out of the loss, times the passes over them.",
     ),
     Metric(
         "logprob_gap",
         "nats per token",
         "Mean over forwarded_tokens of the absolute difference between a token's log-prob when "
-        "it was sampled and in the training forward, before the update.",
+        "it was sampled and in the training forward, before the step's first update.",
         "About 1e-6 in float32 and below 0.02 in bfloat16; worry above 0.05: sampler and trainer disagree.",
         worry_above=0.05,
+    ),
+    Metric(
+        "clip_fraction_low",
+        "share",
+        "Share of forwarded_tokens with a negative advantage whose ratio is below 1 - clip_low.",
+        "Exactly 0 with one update per rollout; below about 0.2 with more.",
+        trl="clip_ratio/low_mean",
+    ),
+    Metric(
+        "clip_fraction_high",
+        "share",
+        "Share of forwarded_tokens with a positive advantage whose ratio is above 1 + clip_high; in CISPO, of either sign.",
+        "Exactly 0 with one update per rollout; below about 0.2 with more.",
+        trl="clip_ratio/high_mean",
+    ),
+    Metric(
+        "kl_old",
+        "nats per token",
+        "KL from the policy that sampled to the one being updated: the k3 estimate, mean over forwarded_tokens of all updates.",
+        "Exactly 0 with one update per rollout; worry above 0.01: fewer updates, or a lower learning rate.",
+        worry_above=0.01,
+        verl="actor/ppo_kl",
+    ),
+    Metric(
+        "kl_reference",
+        "nats per token",
+        "KL from the policy to the starting one: the k3 estimate, mean over forwarded_tokens; absent when kl_weight is 0.",
+        "0 at the first step, then rises and holds.",
+        trl="kl",
+        verl="actor/kl_loss",
     ),
 )
 
@@ -202,7 +253,7 @@ _SPEED = (
     Metric(
         "update_s",
         "seconds",
-        "Time for forward, backward and optimizer of the step.",
+        "Time for forward, backward and optimizer of the step's updates.",
         "Falls as zero_variance_share rises, since dead groups are not forwarded.",
         verl="timing_s/update_actor",
     ),

@@ -17,7 +17,7 @@ class StepRecord:
     """The numbers of one step; a metric that the catalogue lacks raises ``ValueError``."""
 
     step: int
-    """Number of updates done."""
+    """Number of steps done."""
     kind: Kind
     """What was done: a GRPO step, an evaluation, or a step of supervised training."""
     metrics: Mapping[str, float]
@@ -32,7 +32,7 @@ class SampleRecord:
     """One completion with its verdict, for reading by eye."""
 
     step: int
-    """Number of updates the sampling weights had seen."""
+    """Number of steps the sampling weights had seen."""
     kind: Kind
     """What it was sampled for."""
     prompt: str
@@ -46,7 +46,8 @@ class SampleRecord:
     reason: str
     """The verdict in a few words."""
     advantage: float | None
-    """How it compares with its group, also where the loss left it out; None in an evaluation."""
+    """How it compares with its group, also where the loss left it out; None in an evaluation, and in groups that dynamic
+    sampling left out."""
     finish_reason: FinishReason
     """``stop`` or ``length``."""
     correct: bool

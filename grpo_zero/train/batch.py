@@ -24,9 +24,13 @@ class TrainRow:
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
     advantage: float
-    """Weight of each of its tokens' log-probs in the objective."""
+    """How much better it is than its group; the same for each of its tokens."""
     sampled_logprobs: Sequence[float] | None = None
-    """Log-probs (nats) the sampler reported, to be compared with the trainer's."""
+    """Log-probs (nats) the sampler reported: the old ones of importance ratios."""
+    weight: float = 1.0
+    """Weight of each of its tokens in the loss, over the whole update (``algorithms/averages.py``)."""
+    reference_logprobs: Sequence[float] | None = None
+    """Log-probs (nats) under the policy to stay near; all rows of an update have them or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,14 @@ class PackedBatch:
     """int64: completion token ids, completion after completion."""
     advantages_C: Tensor
     """float32: advantage of each completion token."""
+    weights_C: Tensor
+    """float32: weight of each completion token in the loss."""
+    row_C: Tensor
+    """int64: which completion of the micro-batch each token belongs to."""
     sampled_logprobs_C: Tensor
     """float32: the sampler's log-probs, NaN where not known."""
+    reference_logprobs_C: Tensor | None
+    """float32: log-probs under the policy to stay near, where there is one."""
 
 
 def split_micro_batches(rows: Sequence[TrainRow], max_tokens: int, max_rows: int | None) -> Iterator[list[TrainRow]]:
@@ -100,17 +110,25 @@ def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
     layouts.append(GroupLayout(prompt_length, tuple(lengths)))
 
     sizes = [len(row.completion_ids) for row in rows]
-    logprobs = [
-        [float("nan")] * len(r.completion_ids) if r.sampled_logprobs is None else r.sampled_logprobs for r in rows
-    ]
+    unknown = [[float("nan")] * size for size in sizes]
+    sampled = [row.sampled_logprobs or nan for row, nan in zip(rows, unknown, strict=True)]
+    reference = [row.reference_logprobs for row in rows if row.reference_logprobs is not None]
+
+    def per_token(values: Sequence[float] | np.ndarray) -> Tensor:
+        return torch.from_numpy(np.repeat(np.asarray(values), sizes)).to(device)
+
+    def joined(lists: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
+        return torch.tensor([value for values in lists for value in values], dtype=dtype, device=device)
+
     return PackedBatch(
         tokens_T=torch.tensor(tokens, device=device),
         positions_T=torch.from_numpy(packed_positions(layouts)).to(device),
         attend=PackedGroups(layouts, device),
         predictor_C=torch.from_numpy(np.concatenate([np.empty(0, np.int64), *predictors])).to(device),
-        targets_C=torch.tensor(
-            [token for row in rows for token in row.completion_ids], dtype=torch.int64, device=device
-        ),
-        advantages_C=torch.from_numpy(np.repeat([row.advantage for row in rows], sizes)).float().to(device),
-        sampled_logprobs_C=torch.tensor([x for xs in logprobs for x in xs], dtype=torch.float32, device=device),
+        targets_C=joined([row.completion_ids for row in rows], torch.int64),
+        advantages_C=per_token(np.array([row.advantage for row in rows], np.float32)),
+        weights_C=per_token(np.array([row.weight for row in rows], np.float32)),
+        row_C=per_token(np.arange(len(rows))),
+        sampled_logprobs_C=joined(sampled, torch.float32),
+        reference_logprobs_C=joined(reference, torch.float32) if reference else None,
     )

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from grpo_zero.algorithms.advantages import group_advantages
+from grpo_zero.algorithms.advantages import advantages
 from grpo_zero.config import Config
 from grpo_zero.observe.record import StepRecord
 from grpo_zero.rollout.engine import Engine, Progress
-from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.tasks import Task
 from grpo_zero.train.batch import TrainRow
-from grpo_zero.train.evaluate import Judged, judge
-from grpo_zero.train.metrics import rollout_metrics, time_metrics
+from grpo_zero.train.evaluate import Judged
+from grpo_zero.train.kl_reference import KLReference
+from grpo_zero.train.metrics import merge_updates, rollout_metrics, time_metrics
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy
 from grpo_zero.train.problems import ProblemSource
+from grpo_zero.train.rewards import shaped_rewards
+from grpo_zero.train.rollout import collect
+from grpo_zero.train.rows import mini_batches, train_rows, weigh
 from grpo_zero.train.schedule import grpo_learning_rate
+from grpo_zero.train.token_loss import grpo_loss
 from grpo_zero.train.update import update
 
 
@@ -31,68 +35,72 @@ class Step:
     record: StepRecord
     judged_PG: list[list[Judged]]
     advantages_PG: np.ndarray
+    """NaN for groups that dynamic sampling left out."""
 
 
 class GRPO:
     """Everything one step needs; the state is in ``policy`` and ``optimizer`` alone."""
 
-    def __init__(self, config: Config, policy: Policy, task: Task, problems: ProblemSource, optimizer: AdamW) -> None:
+    def __init__(
+        self,
+        config: Config,
+        policy: Policy,
+        task: Task,
+        problems: ProblemSource,
+        optimizer: AdamW,
+        reference: KLReference | None = None,
+    ) -> None:
         self.config, self.policy, self.task = config, policy, task
-        self.problems, self.optimizer = problems, optimizer
-        training = config.training
-        self.engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V, training.num_slots)
-        self.sampling = SamplingParams(training.max_gen_len, training.temperature)
+        self.problems, self.optimizer, self.reference = problems, optimizer, reference
+        self.engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V, config.training.num_slots)
 
     def step(self, step: int, progress: Progress | None = None) -> Step:
-        """One GRPO step (2402.03300, algorithm 1, with one update per rollout); ``step`` counts from 1."""
-        training = self.config.training
-        times = [time.perf_counter()]
+        """One GRPO step (2402.03300, algorithm 1); ``step`` counts from 1."""
+        training, algorithm = self.config.training, self.config.algorithm
+        started = time.perf_counter()
 
-        items = self.problems.draw(training.random_seed, step, training.num_questions_per_batch)
-        completions_PG = self.engine.generate(
-            [item.prompt_ids for item in items],
-            training.num_answers_per_question,
-            self.sampling,
-            seed_key=(training.random_seed, "sample", step),
-            policy_step=step - 1,
-            progress=progress,
+        rollout = collect(self.policy, self.engine, self.task, self.problems, self.config, step, progress)
+        kept_PG = rollout.kept_PG
+
+        held_PG = self.reference.logprobs(kept_PG) if self.reference else None
+        rewards_PG, penalties = shaped_rewards(kept_PG, self.config, held_PG)
+        advantages_PG = advantages(rewards_PG, algorithm.baseline, algorithm.scale, algorithm.std).numpy()
+
+        update_started = time.perf_counter()
+        rows = train_rows(
+            kept_PG, advantages_PG, skip_unfinished=training.skip_unfinished_episodes, reference_logprobs_PG=held_PG
         )
-        times.append(time.perf_counter())
+        facts = self.learn(rows, step)
+        ended = time.perf_counter()
 
-        judged_PG = judge(self.policy, self.task, items, completions_PG)
-        rewards_PG = np.array([[answer.verdict.reward for answer in group] for group in judged_PG])
-        advantages_PG = group_advantages(rewards_PG)
-        rows = train_rows(judged_PG, advantages_PG, training.skip_unfinished_episodes)
-        times.append(time.perf_counter())
+        metrics = rollout_metrics(rollout.judged_PG) | penalties | rollout.facts | facts
+        metrics |= time_metrics(metrics, ended - update_started, ended - started, self.policy.decoder.device)
+        all_advantages_PG = np.full((len(rollout.judged_PG), training.num_answers_per_question), np.nan)
+        all_advantages_PG[rollout.kept] = advantages_PG
+        return Step(StepRecord(step, "train", metrics), rollout.judged_PG, all_advantages_PG)
 
+    def learn(self, rows: list[TrainRow], step: int) -> dict[str, float]:
+        """The updates on one rollout. Rows that teach nothing are not forwarded, but count in every divisor."""
+        training, algorithm = self.config.training, self.config.algorithm
+        num_parts = training.num_questions_per_batch // (
+            training.questions_per_update or training.num_questions_per_batch
+        )
         learning_rate = grpo_learning_rate(step, training)
-        facts = update(
-            self.policy,
-            self.optimizer,
-            rows,
-            num_trained_tokens=sum(len(row.completion_ids) for row in rows),
-            learning_rate=learning_rate,
-            config=training,
-            temperature=training.temperature,
-        )
-        times.append(time.perf_counter())
-
-        metrics = rollout_metrics(judged_PG, rewards_PG) | facts | {"learning_rate": learning_rate}
-        metrics |= time_metrics(times, metrics, self.policy.decoder.device)
-        return Step(StepRecord(step, "train", metrics), judged_PG, advantages_PG)
-
-
-def train_rows(
-    judged_PG: Sequence[Sequence[Judged]], advantages_PG: np.ndarray, skip_unfinished: bool
-) -> list[TrainRow]:
-    """The completions that enter the loss, group by group.
-
-    ``skip_unfinished`` leaves out completions cut by the length limit: after the advantages were formed over the full group,
-    and from the normaliser too.
-    """
-    return [
-        TrainRow(p, answer.item.prompt_ids, answer.completion.token_ids, float(advantage), answer.completion.logprobs)
-        for p, (group, advantages_G) in enumerate(zip(judged_PG, advantages_PG, strict=True))
-        for answer, advantage in zip(group, advantages_G, strict=True)
-        if answer.completion.is_finished or not skip_unfinished
-    ]
+        steps_before, facts = self.optimizer.num_steps, []
+        for part in mini_batches(rows, training.updates_per_rollout, num_parts, training.random_seed, step):
+            weighed = weigh(part, algorithm.average, training.max_gen_len)
+            taught = [row for row in weighed if row.advantage != 0.0 or algorithm.has_kl_loss]
+            is_on_policy = self.optimizer.num_steps == steps_before
+            loss = partial(grpo_loss, algorithm=algorithm, is_on_policy=is_on_policy)
+            facts.append(
+                update(
+                    self.policy,
+                    self.optimizer,
+                    taught,
+                    loss,
+                    learning_rate=learning_rate,
+                    config=training,
+                    temperature=training.temperature,
+                )
+            )
+        return merge_updates(facts) | {"learning_rate": learning_rate}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -99,15 +99,27 @@ class ProblemSource:
         """The first ``count`` usable problems, None = all: what evaluation measures on."""
         return [self[index] for index in self._usable[:count]]
 
-    def draw(self, seed: int, step: int, count: int) -> list[Prompted]:
+    def draw(
+        self, seed: int, step: int, count: int, round_index: int = 0, seen: Collection[str] = ()
+    ) -> list[Prompted]:
         """The problems of one step. Each pass over the data has an order of its own; no state is kept.
 
         Problems found to be too long only now (beyond the first ``NUM_MEASURED_PROMPTS``) are replaced by the next.
+
+        Args:
+            seed, step: what the problems are a function of.
+            count: how many.
+            round_index: above 0, further problems of the same step, in an order of the round's own (purpose ``more``).
+            seen: keys of problems the step already has; further rounds leave them out and may come back with fewer than asked.
         """
-        order = endless_order(seed, len(self._usable), (step - 1) * count)
-        items = (self[self._usable[index]] for index in islice(order, 100 * count))
-        drawn = list(islice(filter(self._fits, items), count))
-        if len(drawn) < count:
+        if round_index:
+            order = iter(stream(seed, "more", step, round_index).permutation(len(self._usable)).tolist())
+        else:
+            order = islice(endless_order(seed, len(self._usable), (step - 1) * count), 100 * count)
+        items = (self[self._usable[index]] for index in order)
+        fitting = (item for item in items if self._fits(item) and item.problem.key not in seen)
+        drawn = list(islice(fitting, count))
+        if len(drawn) < count and not round_index:
             raise UserError(
                 f"Of {100 * count} {self.name} prompts in a row fewer than {count} fit training.max_prompt_len = "
                 f"{self.max_prompt_len} tokens: raise it."

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from grpo_zero.observe.console import Console
@@ -33,11 +35,11 @@ class Recorder:
         self.console.write(record)
 
     def write_samples(
-        self, step: int, kind: Kind, judged: Sequence[Sequence[Judged]], advantages: Sequence[Sequence[float]] | None
+        self, step: int, kind: Kind, judged: Sequence[Sequence[Judged]], advantages_PG: np.ndarray | None = None
     ) -> None:
-        """Every answer given, to samples.jsonl."""
-        flat_advantages = None if advantages is None else [float(a) for group in advantages for a in group]
-        for index, answer in enumerate(flatten(judged)):
+        """Every answer given, to samples.jsonl; an advantage that is NaN is none."""
+        advantages = itertools.repeat(np.nan) if advantages_PG is None else advantages_PG.flat
+        for answer, advantage in zip(flatten(judged), advantages, strict=False):
             verdict = answer.verdict
             self.samples.write(
                 SampleRecord(
@@ -48,7 +50,7 @@ class Recorder:
                     reward=verdict.reward,
                     parts=verdict.parts,
                     reason=verdict.reason,
-                    advantage=None if flat_advantages is None else flat_advantages[index],
+                    advantage=None if np.isnan(advantage) else float(advantage),
                     finish_reason=answer.completion.finish_reason,
                     correct=verdict.correct,
                 )

@@ -16,6 +16,7 @@ from grpo_zero.runs import MODEL_FOLDER, checkpoint_folder, latest_checkpoint, n
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint
 from grpo_zero.train.evaluate import evaluate
 from grpo_zero.train.interrupt import interruptible
+from grpo_zero.train.kl_reference import load_kl_reference
 from grpo_zero.train.loop import GRPO
 from grpo_zero.train.metrics import device_peak_gib
 from grpo_zero.train.optimizer import make_optimizer
@@ -64,7 +65,8 @@ def train(config: Config, resume: Path | None = None) -> Path:
     if problems.num_too_long:
         console.line(f"left out {problems.num_too_long} problems whose prompt is over {training.max_prompt_len} tokens")
     recorder = Recorder(folder, console, policy, first_step if resume else None)
-    run = Run(config, GRPO(config, policy, task, problems, optimizer), held_out, recorder, folder)
+    grpo = GRPO(config, policy, task, problems, optimizer, load_kl_reference(policy, config))
+    run = Run(config, grpo, held_out, recorder, folder)
     try:
         step = run.loop(first_step, num_steps, start_s, is_resumed=resume is not None)
         console.line(summarise(folder, run.facts(step), time.perf_counter() - start_s))
@@ -107,7 +109,7 @@ class Run:
                 step += 1
                 done = self.grpo.step(step, self.progress("sampling"))
                 self.recorder.write(done.record)
-                self.recorder.write_samples(step, "train", done.judged_PG, done.advantages_PG.tolist())
+                self.recorder.write_samples(step, "train", done.judged_PG, done.advantages_PG)
                 if training.eval_interval and step % training.eval_interval == 0:
                     self.evaluate(step)
                     last_evaluated = step
@@ -132,7 +134,7 @@ class Run:
             grpo.policy, grpo.engine, grpo.task, self.held_out, self.config, self.progress("evaluating")
         )
         self.recorder.write(StepRecord(step, "eval", metrics))
-        self.recorder.write_samples(step, "eval", judged, None)
+        self.recorder.write_samples(step, "eval", judged)
 
     def save(self, step: int) -> None:
         """Write a checkpoint."""
@@ -148,6 +150,7 @@ class Run:
         device = self.grpo.policy.decoder.device
         return {
             "model": self.config.model.pretrained_model_path,
+            "algorithm": self.config.algorithm.preset,
             "random_seed": self.config.training.random_seed,
             "steps": step,
             "peak_gib": device_peak_gib(device),

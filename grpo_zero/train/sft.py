@@ -28,8 +28,10 @@ from grpo_zero.train.optimizer import AdamW, make_optimizer
 from grpo_zero.train.policy import Policy, load_policy, set_recompute
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
 from grpo_zero.train.recorder import Recorder
+from grpo_zero.train.rows import weigh
 from grpo_zero.train.run import checkpoint_to_resume
 from grpo_zero.train.schedule import sft_learning_rate
+from grpo_zero.train.token_loss import demonstration_loss
 from grpo_zero.train.update import update
 
 
@@ -75,7 +77,7 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
                 if sft.eval_interval and (step % sft.eval_interval == 0 or step == sft.max_steps):
                     metrics, judged = evaluate(policy, engine, task, held_out, config)
                     recorder.write(StepRecord(step, "eval", metrics))
-                    recorder.write_samples(step, "eval", judged, None)
+                    recorder.write_samples(step, "eval", judged)
                 if training.ckpt_save_interval and step % training.ckpt_save_interval == 0 and step < sft.max_steps:
                     save_checkpoint(policy, optimizer, step, checkpoints)
         if step < sft.max_steps:
@@ -108,9 +110,8 @@ def _step(policy: Policy, optimizer: AdamW, rows: list[TrainRow], step: int, con
     started = time.perf_counter()
     num_tokens = sum(len(row.completion_ids) for row in rows)
     learning_rate = sft_learning_rate(step, config.sft)
-    facts = update(
-        policy, optimizer, rows, num_trained_tokens=num_tokens, learning_rate=learning_rate, config=config.training
-    )
+    weighed = weigh(rows, "token", config.training.max_gen_len)
+    facts = update(policy, optimizer, weighed, demonstration_loss, learning_rate=learning_rate, config=config.training)
     step_s = time.perf_counter() - started
     return StepRecord(
         step,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
+from torch import Tensor
 
-from grpo_zero.algorithms.losses import policy_gradient_loss
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.train.batch import PackedBatch, TrainRow, pack, split_micro_batches
@@ -14,13 +15,16 @@ from grpo_zero.train.logprobs import chunked_logprobs
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy
 
+TokenLoss = Callable[[Tensor, PackedBatch], tuple[Tensor, Mapping[str, Tensor]]]
+"""From a micro-batch's log-probs ``[C]`` to its part of the loss, a scalar, and to sums of facts over its tokens."""
+
 
 def update(
     policy: Policy,
     optimizer: AdamW,
     rows: Sequence[TrainRow],
+    loss: TokenLoss,
     *,
-    num_trained_tokens: int,
     learning_rate: float,
     config: TrainingConfig,
     temperature: float = 1.0,
@@ -28,53 +32,54 @@ def update(
     """Learn from ``rows`` in one optimizer step.
 
     Args:
-        rows: completions with their advantages, a group's rows together. Rows with advantage 0 are not forwarded: their
-            gradient is exactly zero.
-        num_trained_tokens: the normaliser: completion tokens of the whole update, those of skipped rows included.
+        rows: completions to forward, a group's rows together; their weights are those of the whole update.
+        loss: ``train/token_loss.py`` has the two there are.
         learning_rate: of this step.
         config: micro-batch limits, chunk size, gradient clipping.
         temperature: the sampling temperature; log-probs are of the tempered distribution.
 
     Returns:
-        Facts: ``loss``, ``grad_norm`` (before clipping), ``entropy`` and ``logprob_gap`` (means over forwarded tokens, nats),
-        ``forwarded_tokens``. With no row to forward there is no step and only ``loss`` and ``grad_norm``, both 0.
+        Facts: ``loss``, ``grad_norm`` (before clipping), ``forwarded_tokens``, and means over forwarded tokens: ``entropy``,
+        ``logprob_gap`` (nats) and the loss's own. With no token to forward there is no step, and only the first three, all 0.
     """
-    rows = [row for row in rows if row.advantage != 0.0 and row.completion_ids]
+    rows = [row for row in rows if row.completion_ids]
     if not rows:
         return {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
     optimizer.zero_grad()
-    sums = {"loss": 0.0, "entropy": 0.0, "logprob_gap": 0.0}
-    num_forwarded = 0
+    total_loss, sums, num_forwarded = 0.0, Counter[str](), 0
     for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
         batch = pack(micro_rows, policy.decoder.device)
-        for name, value in backward(policy, batch, num_trained_tokens, temperature, config.head_chunk_tokens).items():
-            sums[name] += value
+        part, facts = backward(policy, batch, loss, temperature, config.head_chunk_tokens)
+        total_loss += part
+        sums.update(facts)
         num_forwarded += len(batch.targets_C)
     grad_norm = clip_gradients(policy.decoder, config.max_grad_norm)
     optimizer.step(learning_rate)
     optimizer.zero_grad()
-    means = {name: sums[name] / num_forwarded for name in ("entropy", "logprob_gap")}
-    return {"loss": sums["loss"], "grad_norm": grad_norm, "forwarded_tokens": num_forwarded} | means
+    means = {name: value / num_forwarded for name, value in sums.items()}
+    return {"loss": total_loss, "grad_norm": grad_norm, "forwarded_tokens": num_forwarded} | means
 
 
 def backward(
-    policy: Policy, batch: PackedBatch, normaliser: float, temperature: float, chunk_tokens: int
-) -> dict[str, float]:
-    """Forward and backward of one micro-batch; gradients add up in the parameters. Returns sums over its tokens."""
-    decoder = policy.decoder
-    hidden_TE = decoder(batch.tokens_T, batch.positions_T, batch.attend)
-    logprobs_C, entropy_C = chunked_logprobs(
-        hidden_TE[batch.predictor_C],
-        decoder.head_weight_VE,
-        batch.targets_C,
-        temperature,
-        policy.has_token_V,
-        chunk_tokens,
-    )
-    loss = policy_gradient_loss(logprobs_C, batch.advantages_C, normaliser)
-    loss.backward()
+    policy: Policy, batch: PackedBatch, loss: TokenLoss, temperature: float, chunk_tokens: int
+) -> tuple[float, dict[str, float]]:
+    """Forward and backward of one micro-batch; gradients add up in the parameters. Returns its loss and sums over its tokens."""
+    logprobs_C, entropy_C = batch_logprobs(policy.decoder, batch, temperature, policy.has_token_V, chunk_tokens)
+    value, facts = loss(logprobs_C, batch)
+    value.backward()
     gap_C = (logprobs_C.detach() - batch.sampled_logprobs_C).abs()
-    return {"loss": loss.item(), "entropy": entropy_C.sum().item(), "logprob_gap": gap_C.sum().item()}
+    facts = {"entropy": entropy_C.sum(), "logprob_gap": gap_C.sum(), **facts}
+    return value.item(), {name: total.item() for name, total in facts.items()}
+
+
+def batch_logprobs(
+    decoder: Decoder, batch: PackedBatch, temperature: float, has_token_V: Tensor | None, chunk_tokens: int
+) -> tuple[Tensor, Tensor]:
+    """Log-prob of each completion token and entropy of the distribution it came from: float32 ``[C]`` each, nats."""
+    hidden_TE = decoder(batch.tokens_T, batch.positions_T, batch.attend)
+    return chunked_logprobs(
+        hidden_TE[batch.predictor_C], decoder.head_weight_VE, batch.targets_C, temperature, has_token_V, chunk_tokens
+    )
 
 
 def clip_gradients(decoder: Decoder, max_norm: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +11,14 @@ from helpers.tiny import GradientCatcher, policy_of, token_mask
 
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.presets import AlgorithmConfig
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train.batch import TrainRow, pack
 from grpo_zero.train.logprobs import chunked_logprobs
 from grpo_zero.train.optimizer import AdamW
+from grpo_zero.train.rows import weigh
+from grpo_zero.train.token_loss import demonstration_loss, grpo_loss
 from grpo_zero.train.update import update
 
 PROMPTS = [[5, 9, 2], [8], [7, 3, 30, 17, 3, 44, 10]]
@@ -46,8 +51,8 @@ def test_log_probs_agree_before_and_after_each_update(decoder: Decoder, temperat
         facts = update(
             policy,
             optimizer,
-            rows,
-            num_trained_tokens=len(batch.targets_C),
+            weigh(rows, "token", 9),
+            partial(grpo_loss, algorithm=AlgorithmConfig(), is_on_policy=True),
             learning_rate=0.01,
             config=config,
             temperature=temperature,
@@ -67,7 +72,7 @@ def test_a_stale_sampler_would_show(decoder: Decoder) -> None:
         policy_of(decoder),
         GradientCatcher(decoder),
         rows,
-        num_trained_tokens=1,
+        demonstration_loss,
         learning_rate=0.0,
         config=TrainingConfig(),
     )

@@ -1,9 +1,16 @@
-"""The packed update against plain rows: one gradient, however the rows are packed, split, skipped or recomputed."""
+"""The packed update against plain rows: one gradient for every algorithm, however the rows are packed, split or skipped.
+
+The judge forwards every row alone with its own prompt, takes dense log-probs, and lets the NumPy reference say what each of
+them is worth.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from helpers.tiny import GradientCatcher, padded_logprobs, policy_of, random_rows, tiny_decoder, token_mask
@@ -11,12 +18,17 @@ from torch import Tensor
 
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.presets import PRESETS, AlgorithmConfig, with_preset
+from grpo_zero.reference.losses import policy_loss
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.optimizer import AdamW
+from grpo_zero.train.rows import weigh
+from grpo_zero.train.token_loss import demonstration_loss, grpo_loss
 from grpo_zero.train.update import update
 
+MAX_LENGTH = 9
 ROWS = random_rows(5, [3, 2, 1, 4])
-SPLITS = {
+SPLITS: dict[str, dict[str, int]] = {
     "everything at once": {},
     "one row at a time": {"micro_batch_size": 1},
     "two rows": {"micro_batch_size": 2},
@@ -29,29 +41,56 @@ SPLITS = {
         "head_chunk_tokens": 2,
     },
 }
+PARTS = {
+    "dual clip": {"clip_low": 0.05, "clip_high": 0.05, "dual_clip": 1.1},
+    **{f"{k} in the loss": {"kl_weight": 0.3, "kl_estimator": k} for k in ("k1", "k2", "k3")},
+    "cispo, sequence ratio": {
+        "objective": "cispo",
+        "ratio_level": "sequence",
+        "clip_high": 0.02,
+        "average": "constant",
+    },
+}
+ALGORITHMS = {
+    **{name: AlgorithmConfig(**with_preset({"preset": name})) for name in PRESETS},
+    **{name: AlgorithmConfig(**parts) for name, parts in PARTS.items()},
+}
+"""Every preset, and parts that no preset has."""
+DEFAULT = ALGORITHMS["grpo_zero"]
 
 
-def num_tokens(rows: list[TrainRow]) -> int:
-    return sum(len(row.completion_ids) for row in rows)
+def off_policy(decoder: Decoder, rows: list[TrainRow], seed: int = 0) -> list[TrainRow]:
+    """Rows whose old and reference log-probs are a little off the policy's, on both sides of the clip ranges."""
+    rng = np.random.default_rng(seed)
+    with torch.no_grad():
+        logprobs_BT, mask_BT = padded_logprobs(decoder, rows)
+    out = []
+    for row, logprobs_T, mask_T in zip(rows, logprobs_BT, mask_BT, strict=True):
+        own = logprobs_T[mask_T].numpy()
+        old, held = own + rng.normal(0, 0.3, len(own)), own + rng.normal(0, 0.3, len(own))
+        out.append(replace(row, sampled_logprobs=old.tolist(), reference_logprobs=held.tolist()))
+    return out
 
 
 def packed(
     decoder: Decoder,
     rows: list[TrainRow],
+    algorithm: AlgorithmConfig = DEFAULT,
+    *,
+    is_on_policy: bool = True,
     temperature: float = 1.0,
     has_token_V: Tensor | None = None,
     **settings: int,
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Facts and gradients of our update."""
     catcher = GradientCatcher(decoder)
-    config = TrainingConfig(max_grad_norm=1e9, **settings)
     facts = update(
         policy_of(decoder, has_token_V),
         catcher,
-        rows,
-        num_trained_tokens=num_tokens(rows),
+        weigh(rows, algorithm.average, MAX_LENGTH),
+        partial(grpo_loss, algorithm=algorithm, is_on_policy=is_on_policy),
         learning_rate=1.0,
-        config=config,
+        config=TrainingConfig(max_grad_norm=1e9, **settings),
         temperature=temperature,
     )
     assert catcher.num_steps == 1
@@ -59,17 +98,38 @@ def packed(
 
 
 def plain(
-    decoder: Decoder, rows: list[TrainRow], temperature: float = 1.0, has_token_V: Tensor | None = None
+    decoder: Decoder,
+    rows: list[TrainRow],
+    algorithm: AlgorithmConfig = DEFAULT,
+    *,
+    is_on_policy: bool = True,
+    temperature: float = 1.0,
+    has_token_V: Tensor | None = None,
 ) -> tuple[float, dict[str, Tensor]]:
-    """Loss and gradients of unshared, padded rows with dense logits and a mask."""
+    """Loss and gradients of unshared, padded rows with dense logits and a mask; the loss and its slope are the reference's."""
     decoder.zero_grad()
     logprobs_BT, mask_BT = padded_logprobs(decoder, rows, temperature, has_token_V)
-    advantages_B1 = torch.tensor([[row.advantage] for row in rows])
-    loss = -torch.where(mask_BT, logprobs_BT * advantages_B1, 0.0).sum() / mask_BT.sum()
-    loss.backward()
+    own = [x[mask].detach().double().numpy() for x, mask in zip(logprobs_BT, mask_BT, strict=True)]
+    held = [np.array(row.reference_logprobs) for row in rows] if rows[0].reference_logprobs else None
+    loss, slopes = policy_loss(
+        own,
+        own if is_on_policy else [np.array(row.sampled_logprobs) for row in rows],
+        np.array([row.advantage for row in rows]),
+        max_length=MAX_LENGTH,
+        reference_logprobs=held,
+        **reference_settings(algorithm),
+    )
+    slope_BT = torch.zeros_like(logprobs_BT)
+    slope_BT[mask_BT] = torch.from_numpy(np.concatenate(slopes)).float()
+    logprobs_BT.backward(slope_BT)
     gradients = {name: p.grad.clone() for name, p in decoder.named_parameters()}
     decoder.zero_grad()
-    return loss.item(), gradients
+    return loss, gradients
+
+
+def reference_settings(algorithm: AlgorithmConfig) -> dict[str, Any]:
+    names = ("objective", "ratio_level", "clip_low", "clip_high", "dual_clip", "average", "kl_weight", "kl_estimator")
+    return {name: getattr(algorithm, name) for name in names}
 
 
 def assert_same_gradients(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
@@ -82,16 +142,62 @@ def assert_same_gradients(found: dict[str, Tensor], expected: dict[str, Tensor])
         )
 
 
+def num_tokens(rows: list[TrainRow]) -> int:
+    return sum(len(row.completion_ids) for row in rows)
+
+
+@pytest.mark.parametrize("is_on_policy", [True, False])
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_every_algorithm_is_independent_of_micro_batches_packing_and_prompt_sharing(
+    algorithm: AlgorithmConfig, is_on_policy: bool
+) -> None:
+    """L01, L02, L16: gradient, loss, norm and every fact are the whole update's."""
+    decoder = tiny_decoder("qwen2")
+    rows = off_policy(decoder, ROWS)
+    if not algorithm.kl_weight:
+        rows = [replace(row, reference_logprobs=None) for row in rows]
+    loss, expected = plain(decoder, rows, algorithm, is_on_policy=is_on_policy)
+    whole, _ = packed(decoder, rows, algorithm, is_on_policy=is_on_policy)
+    if not is_on_policy and algorithm.objective == "clipped":
+        assert whole["clip_fraction_low"] > 0 < whole["clip_fraction_high"], "the range is left on both sides"
+    unshared = [replace(row, group=index) for index, row in enumerate(rows)]
+    for sharing in (rows, unshared):
+        for settings in SPLITS.values():
+            facts, gradients = packed(decoder, sharing, algorithm, is_on_policy=is_on_policy, **settings)
+            assert_same_gradients(gradients, expected)
+            assert facts["loss"] == pytest.approx(loss, rel=1e-4, abs=1e-6)
+            assert facts == pytest.approx(whole, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_on_policy_the_ratio_is_one_and_nothing_is_clipped(algorithm: AlgorithmConfig) -> None:
+    """Whatever the sampler reported; and without a KL the gradient is the plain policy gradient (L11)."""
+    decoder = tiny_decoder("qwen2")
+    rows = off_policy(decoder, ROWS)
+    facts, gradients = packed(decoder, rows, replace(algorithm, kl_weight=0.0))
+    assert facts["kl_old"] == 0.0
+    assert facts.get("clip_fraction_low", 0.0) == facts.get("clip_fraction_high", 0.0) == 0.0
+    simple = replace(
+        algorithm, objective="policy_gradient", ratio_level="token", dual_clip=None, scale="none", kl_weight=0.0
+    )
+    _, expected = plain(decoder, rows, simple)
+    assert_same_gradients(gradients, expected)
+    assert any(gradient.abs().max() > 1e-3 for gradient in gradients.values())
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("has_token_V", [None, "masked"])
-def test_equals_plain_padded_rows_with_dense_logits(decoder: Decoder, temperature: float, has_token_V) -> None:
+def test_every_family_equals_plain_padded_rows_with_dense_logits(
+    decoder: Decoder, temperature: float, has_token_V
+) -> None:
+    """N01: the log-probs are those of the tempered distribution."""
     rows = ROWS
     if has_token_V is not None:
         used = {token for row in rows for token in row.completion_ids}
         has_token_V = token_mask(without=sorted(set(range(61)) - used)[::2])
         assert not has_token_V.all()
-    loss, expected = plain(decoder, rows, temperature, has_token_V)
-    facts, gradients = packed(decoder, rows, temperature, has_token_V)
+    loss, expected = plain(decoder, rows, temperature=temperature, has_token_V=has_token_V)
+    facts, gradients = packed(decoder, rows, temperature=temperature, has_token_V=has_token_V)
     assert_same_gradients(gradients, expected)
     assert facts["loss"] == pytest.approx(loss, rel=1e-5, abs=1e-6)
     norm = torch.cat([g.flatten() for g in expected.values()]).norm().item()
@@ -99,39 +205,11 @@ def test_equals_plain_padded_rows_with_dense_logits(decoder: Decoder, temperatur
     assert facts["forwarded_tokens"] == num_tokens(rows)
 
 
-@pytest.mark.parametrize("settings", SPLITS.values(), ids=SPLITS)
-def test_does_not_depend_on_the_micro_batches(decoder: Decoder, settings: dict[str, int]) -> None:
-    """L01, L02, L16: gradient, loss, norm and entropy are the whole update's."""
-    expected_facts, expected = packed(decoder, ROWS)
-    facts, gradients = packed(decoder, ROWS, **settings)
-    assert_same_gradients(gradients, expected)
-    assert facts == pytest.approx(expected_facts, rel=1e-4, abs=1e-6)
-
-
 def test_recomputing_activations_changes_nothing(decoder: Decoder) -> None:
     _, expected = packed(decoder, ROWS)
     decoder.recompute_activations = True
     _, gradients = packed(decoder, ROWS)
     assert_same_gradients(gradients, expected)
-
-
-def test_groups_without_variance_are_skipped_and_still_counted(decoder: Decoder, monkeypatch) -> None:
-    """Their gradient is exactly zero; their tokens stay in the normaliser."""
-    rows = [replace(row, advantage=0.0) if row.group in (0, 2) else row for row in ROWS]
-    loss, expected = plain(decoder, rows)
-    facts, gradients = packed(decoder, rows)
-    assert_same_gradients(gradients, expected)
-    assert facts["loss"] == pytest.approx(loss, rel=1e-5, abs=1e-6)
-    assert facts["forwarded_tokens"] == num_tokens([row for row in rows if row.advantage])
-
-
-def test_skipped_tokens_are_never_forwarded(decoder: Decoder) -> None:
-    rows = [replace(row, advantage=0.0) if row.group != 1 else row for row in ROWS]
-    seen: list[int] = []
-    decoder.embedding.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
-    packed(decoder, rows)
-    kept = [row for row in rows if row.group == 1]
-    assert sum(seen) == len(kept[0].prompt_ids) + sum(len(row.completion_ids) - 1 for row in kept)
 
 
 def test_the_prompt_is_forwarded_once_a_group(decoder: Decoder) -> None:
@@ -142,35 +220,34 @@ def test_the_prompt_is_forwarded_once_a_group(decoder: Decoder) -> None:
     assert sum(seen) == sum(prompts.values()) + sum(len(row.completion_ids) - 1 for row in ROWS)
 
 
-def test_empty_completions_change_nothing(decoder: Decoder) -> None:
+@pytest.mark.parametrize("average", ["sequence", "token", "constant"])
+def test_empty_completions_change_nothing(decoder: Decoder, average: str) -> None:
     """L08."""
-    _, expected = packed(decoder, ROWS)
+    algorithm = AlgorithmConfig(average=average)
+    _, expected = packed(decoder, ROWS, algorithm)
     empty = TrainRow(ROWS[0].group, ROWS[0].prompt_ids, [], 3.0)
-    _, gradients = packed(decoder, [empty, *ROWS[:3], TrainRow(99, [1], [], 1.0), *ROWS[3:]])
+    _, gradients = packed(decoder, [empty, *ROWS[:3], TrainRow(99, [1], [], 1.0), *ROWS[3:]], algorithm)
     assert_same_gradients(gradients, expected)
 
 
-def test_the_normaliser_is_the_callers(decoder: Decoder) -> None:
-    """L04, L05: twice the tokens in the normaliser, half the gradient, exactly."""
-    config = TrainingConfig(max_grad_norm=1e9)
-    found = []
-    for count in (32, 64):
-        catcher = GradientCatcher(decoder)
-        update(policy_of(decoder), catcher, ROWS, num_trained_tokens=count, learning_rate=1.0, config=config)
-        found.append(catcher.gradients["norm.weight"])
-    torch.testing.assert_close(found[0], 2 * found[1])
+def test_a_token_far_from_the_sampler_makes_no_infinity(decoder: Decoder) -> None:
+    """N05, N06: log-ratios of 200 and -200, in the loss and in the KL: value and gradient stay finite."""
+    for sign in (1.0, -1.0):
+        far = [replace(row, sampled_logprobs=[sign * 200.0] * len(row.completion_ids)) for row in ROWS]
+        far = [replace(row, reference_logprobs=row.sampled_logprobs) for row in far]
+        for algorithm in ALGORITHMS.values():
+            facts, gradients = packed(decoder, far, algorithm, is_on_policy=False)
+            assert np.isfinite(list(facts.values())).all()
+            assert all(gradient.isfinite().all() for gradient in gradients.values())
 
 
-@pytest.mark.parametrize("rows", [[], [replace(row, advantage=0.0) for row in ROWS], [TrainRow(0, [1], [], 1.0)]])
+@pytest.mark.parametrize("rows", [[], [TrainRow(0, [1], [], 1.0)]])
 def test_nothing_to_learn_leaves_weights_and_optimizer_untouched(rows: list[TrainRow]) -> None:
     """L07, A01: no step, no decay, no NaN."""
     decoder = tiny_decoder("qwen2")
     optimizer = AdamW(decoder.named_parameters(), weight_decay=0.5)
     before = {name: p.detach().clone() for name, p in decoder.named_parameters()}
-    tokens = num_tokens(rows)
-    facts = update(
-        policy_of(decoder), optimizer, rows, num_trained_tokens=tokens, learning_rate=1.0, config=TrainingConfig()
-    )
+    facts = update(policy_of(decoder), optimizer, rows, demonstration_loss, learning_rate=1.0, config=TrainingConfig())
     assert facts == {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
     assert optimizer.num_steps == 0
     for name, parameter in decoder.named_parameters():
@@ -180,9 +257,13 @@ def test_nothing_to_learn_leaves_weights_and_optimizer_untouched(rows: list[Trai
 def test_clipping_scales_all_gradients_to_the_norm(decoder: Decoder) -> None:
     _, expected = packed(decoder, ROWS)
     catcher = GradientCatcher(decoder)
-    config = TrainingConfig(max_grad_norm=0.01)
     facts = update(
-        policy_of(decoder), catcher, ROWS, num_trained_tokens=num_tokens(ROWS), learning_rate=1.0, config=config
+        policy_of(decoder),
+        catcher,
+        weigh(ROWS, "token", MAX_LENGTH),
+        partial(grpo_loss, algorithm=DEFAULT, is_on_policy=True),
+        learning_rate=1.0,
+        config=TrainingConfig(max_grad_norm=0.01),
     )
     norm = torch.cat([g.flatten() for g in expected.values()]).norm().item()
     assert facts["grad_norm"] == pytest.approx(norm, rel=1e-4)

@@ -14,7 +14,7 @@ import grpo_zero
 
 PACKAGE = Path(grpo_zero.__file__).parent
 LAYERS = [
-    {"grpo_zero", "types", "errors", "randomness", "settings", "config", "runs"},
+    {"grpo_zero", "types", "errors", "randomness", "settings", "presets", "config", "runs"},
     {"text", "tasks", "reference", "observe", "algorithms"},
     {"model"},
     {"checkpoint"},
@@ -31,6 +31,7 @@ TORCH_FREE = [
     "errors",
     "randomness",
     "settings",
+    "presets",
     "config",
     "runs",
     "cli",
@@ -39,7 +40,7 @@ TORCH_FREE = [
     "reference",
     "observe",
 ]
-TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "algorithms.advantages"]
+TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families"]
 
 
 def module_name(path: Path) -> str:

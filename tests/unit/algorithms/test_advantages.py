@@ -1,13 +1,24 @@
-"""Group advantages: the cases of the fault list, by number."""
+"""Group advantages: the cases of the fault list (A), by number."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from grpo_zero.algorithms.advantages import STD_EPSILON, group_advantages, is_zero_variance
+from grpo_zero.algorithms import groups
+from grpo_zero.algorithms.advantages import STD_EPSILON, advantages
 
 NAN = float("nan")
+SCALES = ("none", "group_std", "batch_std", "whiten")
+
+
+def group_advantages(rewards, **settings) -> np.ndarray:
+    return advantages(torch.as_tensor(np.asarray(rewards)), **settings).numpy()
+
+
+def is_zero_variance(rewards) -> np.ndarray:
+    return groups.is_zero_variance(torch.as_tensor(np.asarray(rewards, dtype=np.float64))).numpy()
 
 
 def test_one_right_of_four() -> None:
@@ -42,10 +53,32 @@ def test_zero_one_rewards_follow_the_closed_form(num_right: int) -> None:
         [[3.0]],
     ],
 )
-def test_equal_rewards_give_exactly_zero(rewards) -> None:
+@pytest.mark.parametrize("baseline", ["mean", "leave_one_out"])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("std", ["population", "sample"])
+def test_equal_rewards_give_exactly_zero(rewards, baseline: str, scale: str, std: str) -> None:
     """A01, A02, A13; the std of seven float32 copies of 0.1 is 8e-9 when computed in float32, so it can't be the judge."""
-    assert (group_advantages(rewards) == 0.0).all()
+    assert (group_advantages(rewards, baseline=baseline, scale=scale, std=std) == 0.0).all()
     assert is_zero_variance(rewards).tolist() == [True]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("baseline", ["mean", "leave_one_out"])
+def test_no_setting_gives_huge_advantages(scale: str, baseline: str) -> None:
+    """A03: what gave 1e6 and -2000 elsewhere; one answer against G - 1 equal ones is at most G / sqrt(G - 1) away."""
+    for group in ([1.0, 0, 0, 0], [0.0] + [0.95] * 7):
+        assert np.abs(group_advantages([group], scale=scale, baseline=baseline)).max() < 3.1
+
+
+def test_the_scale_is_over_what_it_says() -> None:
+    """A05: two groups [0, 1] and [0, 0]: the batch's spread is not the first group's, and the second teaches nothing."""
+    found = {scale: group_advantages([[0, 1], [0, 0]], scale=scale) for scale in SCALES}
+    np.testing.assert_allclose(found["none"][0], [-0.5, 0.5])
+    np.testing.assert_allclose(found["group_std"][0], [-1, 1], rtol=1e-3)
+    np.testing.assert_allclose(found["batch_std"][0], np.array([-0.5, 0.5]) / np.sqrt(3 / 16), rtol=1e-3)
+    np.testing.assert_allclose(found["whiten"][0], np.array([-0.5, 0.5]) / np.sqrt(1 / 8), rtol=1e-3)
+    for advantages_PG in found.values():
+        assert (advantages_PG[1] == 0.0).all()
 
 
 def test_rounding_never_blows_up_a_nearly_equal_group() -> None:
@@ -71,8 +104,9 @@ def test_unusable_rewards_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("rewards", [[[NAN, NAN]], [[1, NAN, 1]], [[NAN, 0.5, NAN]]])
-def test_groups_without_two_different_usable_rewards_are_flat(rewards) -> None:
-    assert (group_advantages(rewards) == 0.0).all()
+@pytest.mark.parametrize("scale", SCALES)
+def test_groups_without_two_different_usable_rewards_are_flat(rewards, scale: str) -> None:
+    assert (group_advantages(rewards, scale=scale, std="sample", baseline="leave_one_out") == 0.0).all()
     assert is_zero_variance(rewards).tolist() == [True]
 
 
@@ -82,9 +116,9 @@ def test_half_precision_rewards_are_computed_in_double() -> None:
     spread = float(rewards[0, 1]) - float(rewards[0, 0])
     assert spread > 0
     expected = spread / 2 / (spread / 2 + STD_EPSILON)
-    advantages = group_advantages(rewards)
-    assert advantages.dtype == np.float64
-    np.testing.assert_allclose(advantages, [[-expected, expected]], rtol=1e-9)
+    found = group_advantages(rewards)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, [[-expected, expected]], rtol=1e-9)
 
 
 def test_normalised_once() -> None:
@@ -92,3 +126,8 @@ def test_normalised_once() -> None:
     rewards = np.random.default_rng(0).random((5, 6))
     np.testing.assert_allclose(group_advantages(2 * rewards), group_advantages(rewards), rtol=1e-3)
     np.testing.assert_allclose(group_advantages(rewards).std(1), 1.0, rtol=1e-2)
+
+
+def test_no_groups_give_no_advantages() -> None:
+    for scale in SCALES:
+        assert group_advantages(np.zeros((0, 4)), scale=scale).shape == (0, 4)

@@ -85,8 +85,7 @@ def test_the_numbers_of_a_step() -> None:
         [judged(2, 0, 0.0, 1), judged(2, 1, 0.0, 3)],
         [judged(3, 0, 0.5, 4), judged(3, 1, 0.0, 4)],
     ]
-    rewards_PG = np.array([[answer.verdict.reward for answer in group] for group in groups])
-    metrics = rollout_metrics(groups, rewards_PG)
+    metrics = rollout_metrics(groups)
     require_known(metrics)
     assert metrics == pytest.approx(
         {
@@ -103,14 +102,15 @@ def test_the_numbers_of_a_step() -> None:
             "num_tokens": 32,
         }
     )
-    only_wrong = rollout_metrics(groups[2:3], rewards_PG[2:3])
+    only_wrong = rollout_metrics(groups[2:3])
     assert "length_right" not in only_wrong
 
 
 def test_times_add_up_and_speeds_follow() -> None:
-    found = time_metrics((10.0, 12.0, 12.5, 14.5), {"num_tokens": 100, "forwarded_tokens": 60}, torch.device("cpu"))
+    facts = {"sample_s": 2.0, "num_tokens": 100, "forwarded_tokens": 60}
+    found = time_metrics(facts, 2.0, 4.5, torch.device("cpu"))
     require_known(found)
-    assert (found["sample_s"], found["update_s"], found["step_s"]) == (2.0, 2.0, 4.5)
+    assert (found["update_s"], found["step_s"]) == (2.0, 4.5)
     assert found["sample_share"] == pytest.approx(2 / 4.5)
     assert (found["tokens_per_s_sample"], found["tokens_per_s_update"]) == (50.0, 30.0)
     assert found["peak_gib"] > 0

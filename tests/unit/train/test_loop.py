@@ -10,15 +10,16 @@ import pytest
 import torch
 from helpers.runs import DigitsTask, run_config
 
-from grpo_zero.algorithms.advantages import group_advantages
+from grpo_zero.algorithms.advantages import advantages
 from grpo_zero.config import Config
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.train import loop as loop_module
 from grpo_zero.train.evaluate import Judged
-from grpo_zero.train.loop import GRPO, train_rows
+from grpo_zero.train.loop import GRPO
 from grpo_zero.train.optimizer import make_optimizer
 from grpo_zero.train.policy import load_policy
 from grpo_zero.train.problems import ProblemSource, Prompted, load_rows, make_task
+from grpo_zero.train.rows import train_rows
 from grpo_zero.types import Completion, FinishReason, Problem, Verdict
 
 
@@ -35,7 +36,7 @@ def test_unfinished_answers_count_in_the_statistics_and_not_in_the_loss() -> Non
     """A10: group statistics first, over all answers; the mask afterwards."""
     rewards_PG = np.array([[1.0, 0.0, 0.0, 0.0]])
     judged = [judged_group(0, rewards_PG[0], ["stop", "length", "stop", "length"])]
-    advantages_PG = group_advantages(rewards_PG)
+    advantages_PG = advantages(torch.from_numpy(rewards_PG)).numpy()
     rows = train_rows(judged, advantages_PG, skip_unfinished=True)
     assert [len(row.completion_ids) for row in rows] == [1, 3]
     assert [row.advantage for row in rows] == advantages_PG[0, [0, 2]].tolist()
@@ -70,8 +71,8 @@ def test_the_normaliser_counts_what_the_loss_counts(model_folder: Path, tmp_path
     grpo = make_grpo(config)
     seen = {}
 
-    def catch(policy, optimizer, rows, *, num_trained_tokens, **rest):
-        seen.update(rows=rows, num_trained_tokens=num_trained_tokens, **rest)
+    def catch(policy, optimizer, rows, loss, **rest):
+        seen.update(rows=rows, **rest)
         return {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
 
     monkeypatch.setattr(loop_module, "update", catch)
@@ -82,9 +83,9 @@ def test_the_normaliser_counts_what_the_loss_counts(model_folder: Path, tmp_path
     assert {c.is_finished for c in answers} == {True, False}
     kept = [c for c in answers if c.is_finished or skip == "false"]
     assert [row.completion_ids for row in seen["rows"]] == [c.token_ids for c in kept]
-    assert seen["num_trained_tokens"] == sum(len(c.token_ids) for c in kept)
+    assert {row.weight for row in seen["rows"]} == {1 / sum(len(c.token_ids) for c in kept)}
     rewards_PG = np.array([[answer.verdict.reward for answer in group] for group in done.judged_PG])
-    np.testing.assert_array_equal(done.advantages_PG, group_advantages(rewards_PG))
+    np.testing.assert_array_equal(done.advantages_PG, advantages(torch.from_numpy(rewards_PG)).numpy())
 
 
 @pytest.mark.usefixtures("digits_task")
