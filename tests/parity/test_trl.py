@@ -209,7 +209,8 @@ def test_advantages_loss_and_gradient_on_policy(tmp_path: Path, loss_type: str, 
 def test_second_update_off_policy_with_clipping_and_kl(tmp_path: Path, loss_type: str) -> None:
     """The weights have moved: ratios, two clip bounds, and a KL to the start (k3 in the loss) away from 0.
 
-    TRL's ``epsilon_high`` is in CISPO the cap itself, here 1 plus ``clip_high``.
+    TRL's ``epsilon_high`` is in CISPO the cap itself, here 1 plus ``clip_high``. By default TRL multiplies the KL term by the
+    ratio (2512.02556), which GRPO's paper and we do not: switched off.
     """
     is_cispo = loss_type == "cispo"
     caught = trl_steps(
@@ -219,6 +220,7 @@ def test_second_update_off_policy_with_clipping_and_kl(tmp_path: Path, loss_type
         epsilon=0.05,
         epsilon_high=1.02 if is_cispo else 0.08,
         beta=0.3,
+        use_bias_correction_kl=False,
     )
     algorithm = AlgorithmConfig(
         average=AVERAGES.get(loss_type, "token"),
