@@ -97,6 +97,90 @@ def smollm2_sentence() -> str:
     )
 
 
+def presets_table() -> str:
+    """For docs/algorithms.md."""
+    result = _load("presets")
+    seeds = [run["random_seed"] for run in next(iter(result["presets"].values()))]
+    lines = [
+        "| preset | sampled success after, % | greedy after, % | mean length | truncated, % | entropy | clipped, % "
+        "| processor seconds |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    befores = []
+    for preset, runs in result["presets"].items():
+        befores += [run["before"]["success"] for run in runs]
+
+        def cells(key: str, digits: int = 1, runs: Any = runs) -> str:
+            return " / ".join(f"{100 * run['after'][key]:.{digits}f}" for run in runs)
+
+        lengths = " / ".join(f"{run['after']['length']:.0f}" for run in runs)
+        last = [run["last_10_steps"] for run in runs]
+        entropy = " / ".join(f"{facts['entropy']:.2f}" for facts in last)
+        clipped = " / ".join(
+            f"{100 * (facts.get('clip_fraction_low', 0) + facts.get('clip_fraction_high', 0)):.2f}" for facts in last
+        )
+        seconds = " / ".join(f"{run['cpu_seconds']:.0f}" for run in runs)
+        lines.append(
+            f"| `{preset}` | {cells('success')} | {cells('greedy_success')} | {lengths} | {cells('truncated_share')} "
+            f"| {entropy} | {clipped} | {seconds} |"
+        )
+    run = next(iter(result["presets"].values()))[0]
+    width = 50 * (run["after"]["success_high"] - run["after"]["success_low"])
+    lines.append("")
+    lines.append(
+        f"Seeds {' / '.join(map(str, seeds))}; the quickstart's {run['steps']} steps with "
+        f"`{' '.join(result['settings'])}`: half the questions and half the\nlearning rate twice a step, since with one update "
+        "`cispo` and `gspo` would repeat other rows. All start at "
+        f"{100 * min(befores):.1f} to {100 * max(befores):.1f} %\nsampled success; 95 % intervals are ± {width:.1f} points. "
+        "Entropy (nats a token) and clipped tokens: last 10 steps. Processor seconds of a whole run,\nfour evaluations "
+        f"included, one thread, {_processor(run)}, torch {run['machine']['torch']}, float32; `{result['command']}`."
+    )
+    return "\n".join(lines)
+
+
+def bf16_sentence() -> str:
+    """For docs/algorithms.md."""
+    result = _load("bf16_updates")
+    return (
+        f"After {result['updates']} updates of `{result['model']}` at learning rate {result['learning_rate']:.0e}, "
+        f"{100 * result['moved_share_bf16_masters']:.2f} % of the float32 masters behind the bf16\nweights have moved, and "
+        f"{100 * result['moved_share_bf16_weights']:.1f} % of the bf16 weights themselves. The way they went has cosine "
+        f"{result['cosine_to_float32']:.4f} with the float32 run's and {result['length_relative_to_float32']:.4f} of its\n"
+        f"length. Without masters {100 * result['moved_share_bf16_without_masters']:.1f} % of the weights move, with cosine "
+        f"{result['cosine_to_float32_without_masters']:.2f}. `{result['command']}`."
+    )
+
+
+TOY_ROWS = {
+    "success": "success",
+    "reward": "reward",
+    "entropy": "entropy, nats",
+    "grad_norm": "gradient norm",
+    "zero_variance_share": "zero-variance share",
+    "length_right": "length, right",
+    "length_wrong": "length, wrong",
+    "truncated_share": "truncated share",
+}
+
+
+def toy_table() -> str:
+    """For docs/algorithms.md."""
+    result = _load("toy")
+    runs = result["runs"]
+    columns = [name for name in runs if name == "working" or name.startswith("no baseline") or name.endswith("broken")]
+    lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for key, label in TOY_ROWS.items():
+        cells = [f"{runs[name]['curves'][key][0]:.3g} → {runs[name]['curves'][key][-1]:.3g}" for name in columns]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    lines.append("")
+    lines.append(
+        f"First → last {result['window']} of 200 steps, means over seeds {', '.join(map(str, result['seeds']))}; "
+        f'curves in `benchmarks/results/toy.json`, made by `{result["command"]}`. "working" is the healthy\nside of the length '
+        "bias and of the hackable reward."
+    )
+    return "\n".join(lines)
+
+
 def _interval(facts: dict[str, float], name: str) -> str:
     low, high = 100 * facts[f"{name}_low"], 100 * facts[f"{name}_high"]
     return f"{100 * facts[name]:.1f} % ({low:.1f} to {high:.1f})"
@@ -118,6 +202,7 @@ def _processor(facts: dict[str, Any]) -> str:
 SECTIONS = {
     "README.md": {"quickstart": quickstart_sentence},
     "docs/quickstart.md": {"quickstart": quickstart_table},
+    "docs/algorithms.md": {"presets": presets_table, "bf16": bf16_sentence, "toy": toy_table},
     "docs/benchmarks.md": {"bench": bench_table, "smollm2": smollm2_sentence},
 }
 

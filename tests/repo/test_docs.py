@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import shlex
@@ -13,6 +14,8 @@ import pytest
 from grpo_zero.cli import build_parser
 from grpo_zero.config import load_config, packaged_configs
 from grpo_zero.observe.catalogue import markdown_table
+from grpo_zero.presets import PRESETS, AlgorithmConfig, with_preset
+from grpo_zero.settings import field_names
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -85,3 +88,24 @@ def test_figures_are_those_of_the_committed_results() -> None:
         assert tables.filled(text, sections) == text, "run python benchmarks/tables.py"
         for name in sections:
             assert f"<!-- {name} -->" in text
+
+
+def test_the_algorithms_page_names_everything() -> None:
+    """Every preset with its parts as they are, every function of both packages, every key of the section."""
+    page = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    for preset in PRESETS:
+        algorithm = AlgorithmConfig(**with_preset({"preset": preset}))
+        cells = [cell.strip() for cell in rows[preset].split("|")]
+        assert cells[3:7] == [algorithm.baseline, algorithm.scale, algorithm.objective, algorithm.ratio_level]
+        assert cells[8] == algorithm.average
+        if algorithm.objective == "clipped":
+            assert [float(cell) for cell in cells[7].split(",")] == [algorithm.clip_low, algorithm.clip_high]
+    for key in field_names(AlgorithmConfig):
+        assert f"`{key}" in page or key in ("preset", "std"), key
+    for package in ("algorithms", "reference"):
+        for path in (ROOT / "grpo_zero" / package).glob("[!_]*.py"):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and path.stem != "toy":
+                    name = node.name.removesuffix("_gradient")
+                    assert f"`{path.stem}.{name}`" in page, f"{path.stem}.{node.name}"
