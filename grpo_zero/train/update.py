@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -46,30 +45,29 @@ def update(
     if not rows:
         return {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
     optimizer.zero_grad()
-    total_loss, sums, num_forwarded = 0.0, Counter[str](), 0
+    parts: list[dict[str, Tensor]] = []
+    num_forwarded = 0
     for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
         batch = pack(micro_rows, policy.decoder.device)
-        part, facts = backward(policy, batch, loss, temperature, config.head_chunk_tokens)
-        total_loss += part
-        sums.update(facts)
+        parts.append(backward(policy, batch, loss, temperature, config.head_chunk_tokens))
         num_forwarded += len(batch.targets_C)
     grad_norm = clip_gradients(policy.decoder, config.max_grad_norm)
     optimizer.step(learning_rate)
     optimizer.zero_grad()
-    means = {name: value / num_forwarded for name, value in sums.items()}
-    return {"loss": total_loss, "grad_norm": grad_norm, "forwarded_tokens": num_forwarded} | means
+    sums = {name: sum(part[name].item() for part in parts) for name in parts[0]}  # a GPU is waited for here, once
+    facts = {"loss": sums.pop("loss"), "grad_norm": grad_norm, "forwarded_tokens": num_forwarded}
+    return facts | {name: value / num_forwarded for name, value in sums.items()}
 
 
 def backward(
     policy: Policy, batch: PackedBatch, loss: TokenLoss, temperature: float, chunk_tokens: int
-) -> tuple[float, dict[str, float]]:
+) -> dict[str, Tensor]:
     """Forward and backward of one micro-batch; gradients add up in the parameters. Returns its loss and sums over its tokens."""
     logprobs_C, entropy_C = batch_logprobs(policy.decoder, batch, temperature, policy.has_token_V, chunk_tokens)
     value, facts = loss(logprobs_C, batch)
     value.backward()
     gap_C = (logprobs_C.detach() - batch.sampled_logprobs_C).abs()
-    facts = {"entropy": entropy_C.sum(), "logprob_gap": gap_C.sum(), **facts}
-    return value.item(), {name: total.item() for name, total in facts.items()}
+    return {"loss": value.detach(), "entropy": entropy_C.sum(), "logprob_gap": gap_C.sum(), **facts}
 
 
 def batch_logprobs(

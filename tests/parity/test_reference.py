@@ -22,7 +22,10 @@ from torch import Tensor
 
 import grpo_zero
 from grpo_zero.presets import PRESETS, AlgorithmConfig, with_preset
+from grpo_zero.reference import kl as reference_kl
 from grpo_zero.reference import losses as reference_losses
+from grpo_zero.reference import objectives as reference_objectives
+from grpo_zero.reference import ratios as reference_ratios
 from grpo_zero.reference import softmax
 from grpo_zero.train.logprobs import dense_logprobs
 
@@ -133,7 +136,7 @@ def check_loss_of(algorithm: AlgorithmConfig) -> None:
             torch.from_numpy(LENGTHS), algorithm.average, 8
         )
         leaf = torch.tensor(LOGPROBS_T, requires_grad=True)
-        found, _ = import_module("grpo_zero.algorithms.losses").policy_loss(
+        found, facts = import_module("grpo_zero.algorithms.losses").policy_loss(
             leaf,
             torch.from_numpy(old_T),
             torch.from_numpy(ADVANTAGES_T),
@@ -145,6 +148,22 @@ def check_loss_of(algorithm: AlgorithmConfig) -> None:
         found.backward()
         same(found, np.array(loss))
         same(leaf.grad, np.concatenate(slopes))
+        check_facts(facts, old_T, algorithm)
+
+
+def check_facts(facts: dict[str, Tensor], old_T: np.ndarray, algorithm: AlgorithmConfig) -> None:
+    """What is reported beside the loss: r - 1 - log r under the old samples, clipped tokens of either side, KL to the start."""
+    same(facts["kl_old"], reference_kl.kl_estimate(old_T, LOGPROBS_T).sum())
+    if algorithm.kl_weight:
+        same(facts["kl_reference"], reference_kl.kl_estimate(LOGPROBS_T, HELD_T).sum())
+    if algorithm.objective == "clipped":
+        ratio = reference_ratios.token_ratio if algorithm.ratio_level == "token" else reference_ratios.sequence_ratio
+        ratio_T = np.concatenate(
+            [ratio(*pair) for pair in zip(split(LOGPROBS_T), split(old_T), strict=True) if len(pair[0])]
+        )
+        is_clipped_T = reference_objectives.is_clipped(ratio_T, ADVANTAGES_T, algorithm.clip_low, algorithm.clip_high)
+        same(facts["clip_fraction_low"], (is_clipped_T & (ADVANTAGES_T < 0)).sum())
+        same(facts["clip_fraction_high"], (is_clipped_T & (ADVANTAGES_T > 0)).sum())
 
 
 def several(*calls: Callable[[], None]) -> Callable[[], None]:

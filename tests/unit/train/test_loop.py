@@ -11,8 +11,9 @@ import torch
 from helpers.runs import DigitsTask, run_config
 
 from grpo_zero.algorithms.advantages import advantages
-from grpo_zero.config import Config
+from grpo_zero.config import Config, TrainingConfig
 from grpo_zero.rollout.engine import Engine
+from grpo_zero.settings import field_names
 from grpo_zero.train import loop as loop_module
 from grpo_zero.train.evaluate import Judged
 from grpo_zero.train.loop import GRPO
@@ -101,6 +102,19 @@ def test_a_steps_noise_is_named_by_seed_and_step(model_folder: Path, tmp_path: P
     for step in (1, 3, 2):
         grpo.step(step)
     assert seen == [(2, 4, 0.8, (11, "sample", step), step - 1) for step in (1, 3, 2)]
+
+
+@pytest.mark.usefixtures("digits_task")
+def test_training_samples_from_the_whole_distribution(model_folder: Path, tmp_path: Path, monkeypatch) -> None:
+    """N03: truncation exists in evaluation only, so no trained token can be one that the trainer's distribution excludes."""
+    grpo = make_grpo(run_config(model_folder, tmp_path, "evaluation.top_k=3", "evaluation.top_p=0.5"))
+    generate, seen = grpo.engine.generate, []
+    monkeypatch.setattr(
+        grpo.engine, "generate", lambda p, n, params, **k: seen.append(params) or generate(p, n, params, **k)
+    )
+    grpo.step(1)
+    assert [(params.top_k, params.top_p) for params in seen] == [(None, 1.0)]
+    assert not [name for name in field_names(TrainingConfig) if "top_" in name]
 
 
 @pytest.mark.usefixtures("digits_task")

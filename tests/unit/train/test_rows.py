@@ -60,6 +60,16 @@ def test_weights_are_the_updates_own(average: str) -> None:
         assert [replace(row, weight=1.0) for row in weighed] == part
 
 
+def test_a_token_mean_is_over_the_update_not_over_each_question() -> None:
+    """L17: a question with short answers weighs less than one with long answers, by its tokens."""
+    assert len({row.weight for row in weigh(ROWS, "token", max_length=10)}) == 1
+    per_question = {
+        group: sum(row.weight * len(row.completion_ids) for row in weigh(ROWS, "token", 10) if row.group == group)
+        for group in range(6)
+    }
+    assert len(set(per_question.values())) > 1
+
+
 def test_facts_of_several_updates_become_one() -> None:
     dead = {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
     first = {"loss": 0.3, "grad_norm": 3.0, "forwarded_tokens": 10, "entropy": 1.0, "logprob_gap": 0.001}
