@@ -137,6 +137,16 @@ class TrainingConfig:
         """G, the group size."""
         return self.batch_size // self.num_questions_per_batch
 
+    @property
+    def part_size(self) -> int:
+        """Questions that one update learns from."""
+        return self.questions_per_update or self.num_questions_per_batch
+
+    @property
+    def num_passes(self) -> int:
+        """Times that a step's updates learn from each of its questions."""
+        return self.updates_per_rollout * self.part_size // self.num_questions_per_batch
+
 
 @dataclass(frozen=True)
 class EvaluationConfig:
@@ -362,7 +372,7 @@ def _check_groups(training: TrainingConfig) -> None:
 
 def _check_updates(training: TrainingConfig) -> None:
     questions, updates = training.num_questions_per_batch, training.updates_per_rollout
-    part = training.questions_per_update or questions
+    part = training.part_size
     if questions % part:
         divisors = ", ".join(str(n) for n in range(1, questions + 1) if questions % n == 0)
         raise UserError(
@@ -383,11 +393,35 @@ def _check_algorithm(algorithm: AlgorithmConfig) -> None:
             f"algorithm.dual_clip is {algorithm.dual_clip}, but algorithm.objective is {algorithm.objective}, which has no such "
             "bound: set algorithm.objective to clipped or algorithm.dual_clip to null."
         )
+    if algorithm.kl_weight and algorithm.kl_in == "reward" and algorithm.scale == "group_std":
+        raise UserError(
+            "algorithm.kl_in is reward and algorithm.scale is group_std, but where all answers of a group are equally good, "
+            "their KL alone would be scaled up to full advantages: use the scale none, whiten or batch_std, or kl_in loss."
+        )
     if algorithm.ratio_level == "sequence" and algorithm.objective == "policy_gradient":
         raise UserError(
             "algorithm.ratio_level is sequence, but algorithm.objective is policy_gradient, which has no ratio: use the "
             "objective clipped or cispo, or the ratio_level token."
         )
+
+
+def config_notes(config: Config) -> list[str]:
+    """Sentences about settings that work but may not do what was meant."""
+    training, algorithm = config.training, config.algorithm
+    notes = []
+    if algorithm.overlong_buffer_share and training.skip_unfinished_episodes:
+        notes.append(
+            "answers cut by max_gen_len get the full overlong punishment but are left out of the loss: to train on it, set "
+            "training.skip_unfinished_episodes=false"
+        )
+    if algorithm.objective == "policy_gradient" and training.updates_per_rollout > 1:
+        notes.append(
+            f"algorithm.objective=policy_gradient has no ratio, so only the first of the {training.updates_per_rollout} updates "
+            "on a rollout is on policy"
+        )
+    if algorithm.has_kl_loss and algorithm.kl_estimator == "k1":
+        notes.append("algorithm.kl_estimator=k1 in the loss has expected gradient 0: k2 and k3 hold the policy back")
+    return notes
 
 
 def _refuse_unknown(values: Mapping[str, Any], source: str) -> None:

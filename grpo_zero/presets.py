@@ -65,6 +65,12 @@ class AlgorithmConfig:
     ratio_level: str = option(
         "token", "Importance ratio of each token, or of the whole completion (sequence).", choices=("token", "sequence")
     )
+    old_logprobs: str = option(
+        "auto",
+        "Old log-probs of ratios after a rollout's first update: as sampled, or of one more training forward (trainer); auto is "
+        "trainer for bfloat16 weights, whose rounding in the sampler is larger than a narrow clip range.",
+        choices=("auto", "sampler", "trainer"),
+    )
     clip_low: float = option(
         0.2, "Ratios below 1 minus this are clipped; no lower bound in cispo.", minimum=0, maximum=1
     )
@@ -89,7 +95,8 @@ class AlgorithmConfig:
     )
     overlong_buffer_share: float = option(
         0.0,
-        "Last share of max_gen_len in which the reward falls in a line by up to 1; 0 is no punishment.",
+        "Last share of max_gen_len in which the reward falls in a line by up to 1, for answers that are in the loss; 0 is no "
+        "punishment.",
         minimum=0,
         maximum=1,
     )

@@ -89,6 +89,8 @@ def build_section(section_type: type[SectionT], name: str, values: Mapping[str, 
             hint = ""
             if takes_text(section_type, key) and not isinstance(value, str | list | dict):
                 hint = " Put text that looks like something else in quotes."
+            if fields[key].metadata["choices"] and isinstance(value, str):
+                hint = nearest(value.lower(), [c for c in fields[key].metadata["choices"] if isinstance(c, str)])
             raise UserError(
                 f"{name}.{key} is {show(value)}, but it must be {expectation(hints[key], fields[key])}.{hint}"
             )

@@ -15,7 +15,7 @@ def advantages(rewards_PG: Tensor, baseline: str = "mean", scale: str = "group_s
 
     Sources: baseline ``mean`` with scale ``group_std``: GRPO, 2402.03300, section 4.1.2; ``none``: Dr. GRPO, 2503.20783, section
     3.2; ``batch_std``: 2508.08221, section 4.1; ``whiten``: REINFORCE++-baseline, 2501.03262, section 3; baseline
-    ``leave_one_out``: RLOO, 2402.14740, section 3.2. Conventions: 1. a group whose rewards are all equal gets exactly 0, where
+    ``leave_one_out``: RLOO, 2402.14740. Conventions: 1. a group whose rewards are all equal gets exactly 0, where
     rounding in mean and std could leave a remainder; 2. NaN marks a completion without a usable reward: the statistics are those
     of the rest, and its own advantage is 0.
 
@@ -33,7 +33,7 @@ def advantages(rewards_PG: Tensor, baseline: str = "mean", scale: str = "group_s
     is_alive_PG = usable_PG & ~is_zero_variance(rewards_PG)[:, None]
     centred_PG = _centred(rewards_PG, usable_PG, (1,)) * is_alive_PG
     if baseline == "leave_one_out":
-        count_P1 = usable_PG.sum(1, keepdim=True)
+        count_P1 = usable_PG.sum(1, keepdim=True).double()
         centred_PG = centred_PG * (count_P1 / (count_P1 - 1).clamp_min(1))
     if scale == "none":
         return centred_PG

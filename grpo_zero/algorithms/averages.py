@@ -20,7 +20,7 @@ def token_weights(lengths_B: Tensor, average: str, max_length: int) -> Tensor:
         float64 ``[B]``; 0 for a completion without tokens, which is not counted in B either.
     """
     lengths_B = lengths_B.double()
-    num_completions = (lengths_B > 0).sum()
+    num_completions = (lengths_B > 0).sum().double()
     divisor_B = {
         "sequence": num_completions * lengths_B,
         "token": lengths_B.sum().expand_as(lengths_B),

@@ -60,7 +60,7 @@ def policy_loss(
         # The ratio is new / old under old samples: k3 of KL(old || new) has the roles of q and p swapped.
         facts["kl_old"] = kl_estimate(old_logprobs_T, logprobs_T).sum()
         if objective == "clipped":
-            is_clipped_T = is_clipped(ratio_T, advantages_T, clip_low, clip_high)
+            is_clipped_T = is_clipped(ratio_T, advantages_T, clip_low, clip_high, dual_clip)
             facts["clip_fraction_low"] = (is_clipped_T & (advantages_T < 0)).sum()
             facts["clip_fraction_high"] = (is_clipped_T & (advantages_T > 0)).sum()
         if objective == "cispo":

@@ -21,9 +21,13 @@ def clipped_objective(
     return torch.where(advantages_T < 0, torch.maximum(objective_T, dual_clip * advantages_T), objective_T)
 
 
-def is_clipped(ratio_T: Tensor, advantages_T: Tensor, clip_low: float, clip_high: float) -> Tensor:
-    """bool ``[T]``: a good token already likelier than ``1 + high``, or a bad one already rarer than ``1 - low``."""
-    return ((advantages_T > 0) & (ratio_T > 1 + clip_high)) | ((advantages_T < 0) & (ratio_T < 1 - clip_low))
+def is_clipped(
+    ratio_T: Tensor, advantages_T: Tensor, clip_low: float, clip_high: float, dual_clip: float | None = None
+) -> Tensor:
+    """bool ``[T]``: a good token already likelier than ``1 + high``; a bad one rarer than ``1 - low`` or beyond the dual clip."""
+    too_high_T = (advantages_T > 0) & (ratio_T > 1 + clip_high)
+    out_of_range_T = (ratio_T < 1 - clip_low) | (ratio_T > (torch.inf if dual_clip is None else dual_clip))
+    return too_high_T | ((advantages_T < 0) & out_of_range_T)
 
 
 def cispo_objective(logprobs_T: Tensor, ratio_T: Tensor, advantages_T: Tensor, clip_high: float) -> Tensor:

@@ -81,7 +81,7 @@ _REWARD = (
     Metric(
         "zero_variance_share",
         "share",
-        "Share of questions whose answers all got the same reward, which teach nothing.",
+        "Share of questions whose answers all got the same reward from the task, which teaches nothing of it.",
         "With success rate p and G answers, p^G + (1-p)^G is expected; worry above 0.5.",
         worry_above=0.5,
         trl="frac_reward_zero_std",
@@ -154,6 +154,12 @@ _COMPLETIONS = (
 
 _UPDATE = (
     Metric(
+        "num_updates",
+        "updates",
+        "Optimizer steps of the step: updates with something to learn from.",
+        "updates_per_rollout; fewer when groups are dead or dynamic sampling found few.",
+    ),
+    Metric(
         "entropy",
         "nats per token",
         "Mean entropy of the policy's next-token distribution over forwarded_tokens.",
@@ -180,7 +186,7 @@ _UPDATE = (
         "nats per token",
         "GRPO: minus the configured objective, weighted and summed over the whole update, the mean over the step's updates; "
         "supervised training: the mean cross-entropy over response tokens.",
-        "GRPO: uninformative: with ratios of 1 it is minus the mean advantage, about 0 whatever is learned; supervised: falls.",
+        "GRPO: uninformative, since advantages sum to about 0 whatever is learned; supervised: falls.",
     ),
     Metric(
         "forwarded_tokens",
@@ -200,7 +206,7 @@ _UPDATE = (
     Metric(
         "clip_fraction_low",
         "share",
-        "Share of forwarded_tokens with a negative advantage whose ratio is below 1 - clip_low.",
+        "Share of forwarded_tokens with a negative advantage whose ratio is below 1 - clip_low or above dual_clip.",
         "Exactly 0 with one update per rollout; below about 0.2 with more.",
         trl="clip_ratio/low_mean",
     ),
@@ -251,6 +257,12 @@ _SPEED = (
         verl="timing_s/gen",
     ),
     Metric(
+        "reference_s",
+        "seconds",
+        "Time for the log-probs under the starting policy; absent without a KL to it.",
+        "A third of update_s or less: one forward without a backward.",
+    ),
+    Metric(
         "update_s",
         "seconds",
         "Time for forward, backward and optimizer of the step's updates.",
@@ -261,7 +273,7 @@ _SPEED = (
         "step_s",
         "seconds",
         "Time of the whole step, without evaluation and checkpoints.",
-        "About sample_s + update_s.",
+        "About sample_s + reference_s + update_s; the rest verifies.",
         trl="step_time",
         verl="timing_s/step",
     ),

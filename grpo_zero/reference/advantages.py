@@ -3,7 +3,7 @@
 Two choices. The *baseline* is what a reward is compared with:
 
     mean            c_i = R_i - mean(R_1 .. R_G)                        GRPO, 2402.03300, section 4.1.2
-    leave_one_out   c_i = R_i - mean(the other G-1) = G/(G-1) (R_i - mean)     RLOO, 2402.14740, section 3.2
+    leave_one_out   c_i = R_i - mean(the other G-1) = G/(G-1) (R_i - mean)     RLOO, 2402.14740
 
 and the *scale* is what the difference is measured in:
 
@@ -50,7 +50,7 @@ def advantages_gradient(
     With ``A = c / d``, ``dA = dc / d - A dd / d``; and for a standard deviation ``s`` of n numbers x with divisor m (n or
     n - 1), ``ds / dx_j = (x_j - mean) / (m s)``.
     """
-    usable_PG = ~np.isnan(rewards_PG)
+    usable_PG, is_flat_P = ~np.isnan(rewards_PG), is_zero_variance(rewards_PG)
     upstream_PG = np.where(usable_PG, upstream_PG, 0.0)
     centred_PG = np.nan_to_num(_centred(rewards_PG, baseline), nan=0.0)
     divisor_P1 = _divisors(rewards_PG, centred_PG, scale, std)[:, None]
@@ -66,7 +66,7 @@ def advantages_gradient(
         usable_centred_PG = np.where(usable_PG, centred_PG, np.nan)
         to_centred_PG = to_centred_PG + to_divisor_P.sum() * _std_gradient(usable_centred_PG, std)
     for p, row in enumerate(usable_PG):
-        if is_zero_variance(rewards_PG)[p]:
+        if is_flat_P[p]:
             continue
         num_usable = row.sum()
         factor = num_usable / (num_usable - 1) if baseline == "leave_one_out" else 1.0
@@ -76,11 +76,11 @@ def advantages_gradient(
 
 
 def _centred(rewards_PG: np.ndarray, baseline: str) -> np.ndarray:
-    centred_PG = np.full(rewards_PG.shape, np.nan)
+    centred_PG, is_flat_P = np.full(rewards_PG.shape, np.nan), is_zero_variance(rewards_PG)
     for p, rewards_G in enumerate(rewards_PG):
         usable_G = ~np.isnan(rewards_G)
         num_usable = usable_G.sum()
-        if is_zero_variance(rewards_PG)[p]:
+        if is_flat_P[p]:
             centred_PG[p, usable_G] = 0.0
             continue
         difference_G = rewards_G[usable_G] - rewards_G[usable_G].mean()

@@ -2,7 +2,7 @@
 
     sequence   w_i = 1 / (B T_i)       GRPO: every answer counts the same, so a long one's tokens count less
     token      w_i = 1 / sum_i T_i     DAPO: every token of the update counts the same
-    constant   w_i = 1 / (B L_max)     Dr. GRPO: as token, but the weight of an answer depends on no other answer
+    constant   w_i = 1 / (B L_max)     Dr. GRPO: as token, but other answers' lengths do not matter
 
 1/T_i favours short right answers and lengthens wrong ones, since a long wrong answer is punished less per token (2503.20783,
 section 3.1). B and T_i count the answers that enter the loss and no others: an answer left out is left out above and below.

@@ -19,13 +19,13 @@ from grpo_zero.reference.ratios import MAX_LOG_RATIO
 
 
 def kl_estimate(logprobs_T: np.ndarray, reference_logprobs_T: np.ndarray, estimator: str = "k3") -> np.ndarray:
-    """``[T]``, nats; exactly 0 where both agree. The exponent of k3 is bounded as the ratios are."""
+    """``[T]``, nats; exactly 0 where both agree. The exponent of k3 is bounded from above, as the ratios' is."""
     log_rho_T = reference_logprobs_T - logprobs_T
     if estimator == "k1":
         return -log_rho_T
     if estimator == "k2":
         return log_rho_T**2 / 2
-    bounded_T = np.clip(log_rho_T, -MAX_LOG_RATIO, MAX_LOG_RATIO)
+    bounded_T = np.minimum(log_rho_T, MAX_LOG_RATIO)
     return np.expm1(bounded_T) - bounded_T
 
 
@@ -38,5 +38,5 @@ def kl_estimate_gradient(
         return upstream_T * np.ones_like(log_rho_T)
     if estimator == "k2":
         return upstream_T * -log_rho_T
-    is_inside_T = np.abs(log_rho_T) <= MAX_LOG_RATIO
+    is_inside_T = log_rho_T <= MAX_LOG_RATIO
     return upstream_T * np.where(is_inside_T, -np.expm1(np.where(is_inside_T, log_rho_T, 0.0)), 0.0)

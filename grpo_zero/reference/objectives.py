@@ -32,17 +32,22 @@ def clipped_objective_gradient(
     dual_clip: float | None = None,
 ) -> np.ndarray:
     """``A`` where nothing is clipped, else 0."""
-    is_live_T = ~is_clipped(ratio_T, advantages_T, clip_low, clip_high)
-    if dual_clip is not None:
-        is_live_T &= (advantages_T >= 0) | (ratio_T <= dual_clip)
-    return upstream_T * advantages_T * is_live_T
+    return upstream_T * advantages_T * ~is_clipped(ratio_T, advantages_T, clip_low, clip_high, dual_clip)
 
 
-def is_clipped(ratio_T: np.ndarray, advantages_T: np.ndarray, clip_low: float, clip_high: float) -> np.ndarray:
-    """bool ``[T]``: a good token already likelier than ``1 + high``, or a bad one already rarer than ``1 - low``."""
+def is_clipped(
+    ratio_T: np.ndarray,
+    advantages_T: np.ndarray,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None = None,
+) -> np.ndarray:
+    """bool ``[T]``: no gradient is left: a good token already likelier than ``1 + high``, or a bad one already rarer than
+    ``1 - low`` or, with a dual clip c, likelier than c."""
     too_high_T = (advantages_T > 0) & (ratio_T > 1 + clip_high)
     too_low_T = (advantages_T < 0) & (ratio_T < 1 - clip_low)
-    return too_high_T | too_low_T
+    too_far_T = (advantages_T < 0) & (ratio_T > (np.inf if dual_clip is None else dual_clip))
+    return too_high_T | too_low_T | too_far_T
 
 
 def cispo_objective(

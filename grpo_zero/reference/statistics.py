@@ -6,6 +6,8 @@ from math import comb
 
 import numpy as np
 
+from grpo_zero.reference.groups import is_zero_variance
+
 
 def zero_variance_probability(success: np.ndarray, group_size: int) -> np.ndarray:
     """``z = p^G + (1-p)^G``: chance that a 0/1 reward gives all G answers the same, so that the group teaches nothing.
@@ -47,7 +49,7 @@ def rollout_statistics(
         "success": correct_PG.mean(),
         "length": lengths_PG.mean(),
         "truncated_share": (~finished_PG).mean(),
-        "zero_variance_share": np.mean([row.max() == row.min() for row in rewards_PG]),
+        "zero_variance_share": is_zero_variance(rewards_PG).mean(),
     }
     if correct_PG.any():
         facts["length_right"] = lengths_PG[correct_PG].mean()

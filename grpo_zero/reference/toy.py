@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from grpo_zero.reference.advantages import advantages
-from grpo_zero.reference.groups import is_zero_variance
 from grpo_zero.reference.losses import policy_loss
 from grpo_zero.reference.softmax import entropy, log_softmax, token_logprobs_gradient
 from grpo_zero.reference.statistics import rollout_statistics, zero_variance_probability
@@ -176,7 +175,6 @@ def train(config: ToyConfig) -> list[dict[str, float]]:
         )
         facts |= {
             "claimed_share": float(answers.claimed_B.mean()),
-            "zero_variance_share": float(is_zero_variance(rewards_PG).mean()),
             "expected_zero_variance_share": float(expected_P.mean()),
             "zero_variance_sd": float(np.sqrt((expected_P * (1 - expected_P)).sum()) / config.num_questions),
             "entropy": float(entropy(table[np.concatenate(answers.contexts)]).mean()),

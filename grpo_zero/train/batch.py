@@ -26,9 +26,11 @@ class TrainRow:
     advantage: float
     """How much better it is than its group; the same for each of its tokens."""
     sampled_logprobs: Sequence[float] | None = None
-    """Log-probs (nats) the sampler reported: the old ones of importance ratios."""
+    """Log-probs (nats) the sampler reported."""
     weight: float = 1.0
     """Weight of each of its tokens in the loss, over the whole update (``algorithms/averages.py``)."""
+    old_logprobs: Sequence[float] | None = None
+    """Log-probs (nats) of the same weights in a training forward, where ratios are to be taken against them."""
     reference_logprobs: Sequence[float] | None = None
     """Log-probs (nats) under the policy to stay near; all rows of an update have them or none."""
 
@@ -57,6 +59,8 @@ class PackedBatch:
     """int64: which completion of the micro-batch each token belongs to."""
     sampled_logprobs_C: Tensor
     """float32: the sampler's log-probs, NaN where not known."""
+    old_logprobs_C: Tensor
+    """float32: the old log-probs of importance ratios: of a training forward where there was one, else the sampler's."""
     reference_logprobs_C: Tensor | None
     """float32: log-probs under the policy to stay near, where there is one."""
 
@@ -112,6 +116,7 @@ def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
     sizes = [len(row.completion_ids) for row in rows]
     unknown = [[float("nan")] * size for size in sizes]
     sampled = [row.sampled_logprobs or nan for row, nan in zip(rows, unknown, strict=True)]
+    old = [row.old_logprobs or own for row, own in zip(rows, sampled, strict=True)]
     reference = [row.reference_logprobs for row in rows if row.reference_logprobs is not None]
 
     def per_token(values: Sequence[float] | np.ndarray) -> Tensor:
@@ -130,5 +135,6 @@ def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
         weights_C=per_token(np.array([row.weight for row in rows], np.float32)),
         row_C=per_token(np.arange(len(rows))),
         sampled_logprobs_C=joined(sampled, torch.float32),
+        old_logprobs_C=joined(old, torch.float32),
         reference_logprobs_C=joined(reference, torch.float32) if reference else None,
     )

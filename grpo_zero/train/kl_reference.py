@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import torch
+from itertools import islice
 
 from grpo_zero.config import Config
+from grpo_zero.errors import UserError
 from grpo_zero.model.decoder import Decoder
-from grpo_zero.train.batch import TrainRow, pack, split_micro_batches
+from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.evaluate import Judged
 from grpo_zero.train.policy import Policy, load_policy
-from grpo_zero.train.update import batch_logprobs
+from grpo_zero.train.update import row_logprobs
 
 
 class KLReference:
@@ -28,27 +28,28 @@ class KLReference:
 
     def logprobs(self, judged_PG: Sequence[Sequence[Judged]]) -> list[list[list[float]]]:
         """Log-probs (nats) of every completion's tokens, at the sampling temperature: ``[P][G][tokens]``."""
-        training = self.training
         rows = [
             TrainRow(p, answer.item.prompt_ids, answer.completion.token_ids, 0.0)
             for p, group in enumerate(judged_PG)
             for answer in group
         ]
-        flat: list[float] = []
-        with torch.no_grad():
-            for micro_rows in split_micro_batches(rows, training.micro_batch_tokens, training.micro_batch_size):
-                batch = pack(micro_rows, self.decoder.device)
-                logprobs_C, _ = batch_logprobs(
-                    self.decoder, batch, training.temperature, self.has_token_V, training.head_chunk_tokens
-                )
-                flat += logprobs_C.tolist()
-        values = iter(flat)
-        return [[[next(values) for _ in answer.completion.token_ids] for answer in group] for group in judged_PG]
+        logprobs_B = iter(row_logprobs(self.decoder, rows, self.training, self.has_token_V))
+        return [list(islice(logprobs_B, len(group))) for group in judged_PG]
 
 
 def load_kl_reference(policy: Policy, config: Config) -> KLReference | None:
-    """The starting policy of the run, also of a resumed one; None when nothing holds the policy to it."""
+    """The starting policy of the run, also of a resumed one; None when nothing holds the policy to it.
+
+    Raises:
+        UserError: the starting model is not there any more.
+    """
     if not config.algorithm.kl_weight:
         return None
-    start = load_policy(config.model, init_seed=config.training.random_seed)
+    try:
+        start = load_policy(config.model, init_seed=config.training.random_seed)
+    except UserError as error:
+        weight = config.algorithm.kl_weight
+        raise UserError(
+            f"algorithm.kl_weight is {weight}, so the run needs the model it started from: {error}"
+        ) from error
     return KLReference(start.decoder, policy, config)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import torch
 
 from grpo_zero.algorithms.advantages import advantages
 from grpo_zero.config import Config
@@ -25,7 +26,7 @@ from grpo_zero.train.rollout import collect
 from grpo_zero.train.rows import mini_batches, train_rows, weigh
 from grpo_zero.train.schedule import grpo_learning_rate
 from grpo_zero.train.token_loss import grpo_loss
-from grpo_zero.train.update import update
+from grpo_zero.train.update import row_logprobs, update
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +58,23 @@ class GRPO:
     def step(self, step: int, progress: Progress | None = None) -> Step:
         """One GRPO step (2402.03300, algorithm 1); ``step`` counts from 1."""
         training, algorithm = self.config.training, self.config.algorithm
-        started = time.perf_counter()
+        times = [time.perf_counter()]
 
         rollout = collect(self.policy, self.engine, self.task, self.problems, self.config, step, progress)
         kept_PG = rollout.kept_PG
+        times.append(time.perf_counter())
 
-        held_PG = self.reference.logprobs(kept_PG) if self.reference else None
-        rewards_PG, penalties = shaped_rewards(kept_PG, self.config, held_PG)
+        reference_logprobs_PG = self.reference.logprobs(kept_PG) if self.reference else None
+        times.append(time.perf_counter())
+
+        rewards_PG, penalties = shaped_rewards(kept_PG, self.config, reference_logprobs_PG)
         advantages_PG = advantages(rewards_PG, algorithm.baseline, algorithm.scale, algorithm.std).numpy()
-
-        update_started = time.perf_counter()
-        rows = train_rows(
-            kept_PG, advantages_PG, skip_unfinished=training.skip_unfinished_episodes, reference_logprobs_PG=held_PG
-        )
+        rows = train_rows(kept_PG, advantages_PG, training.skip_unfinished_episodes, reference_logprobs_PG)
         facts = self.learn(rows, step)
-        ended = time.perf_counter()
+        times.append(time.perf_counter())
 
         metrics = rollout_metrics(rollout.judged_PG) | penalties | rollout.facts | facts
-        metrics |= time_metrics(metrics, ended - update_started, ended - started, self.policy.decoder.device)
+        metrics |= time_metrics(times, metrics, self.policy.decoder.device, has_reference=self.reference is not None)
         all_advantages_PG = np.full((len(rollout.judged_PG), training.num_answers_per_question), np.nan)
         all_advantages_PG[rollout.kept] = advantages_PG
         return Step(StepRecord(step, "train", metrics), rollout.judged_PG, all_advantages_PG)
@@ -82,25 +82,24 @@ class GRPO:
     def learn(self, rows: list[TrainRow], step: int) -> dict[str, float]:
         """The updates on one rollout. Rows that teach nothing are not forwarded, but count in every divisor."""
         training, algorithm = self.config.training, self.config.algorithm
-        num_parts = training.num_questions_per_batch // (
-            training.questions_per_update or training.num_questions_per_batch
-        )
         learning_rate = grpo_learning_rate(step, training)
-        steps_before, facts = self.optimizer.num_steps, []
-        for part in mini_batches(rows, training.updates_per_rollout, num_parts, training.random_seed, step):
+        if training.updates_per_rollout > 1 and self.recomputes_old_logprobs:
+            old_B = row_logprobs(self.policy.decoder, rows, training, self.policy.has_token_V)
+            rows = [replace(row, old_logprobs=old) for row, old in zip(rows, old_B, strict=True)]
+        num_steps_before, facts = self.optimizer.num_steps, []
+        for part in mini_batches(rows, training.num_passes, training.part_size, training.random_seed, step):
             weighed = weigh(part, algorithm.average, training.max_gen_len)
             taught = [row for row in weighed if row.advantage != 0.0 or algorithm.has_kl_loss]
-            is_on_policy = self.optimizer.num_steps == steps_before
+            is_on_policy = self.optimizer.num_steps == num_steps_before
             loss = partial(grpo_loss, algorithm=algorithm, is_on_policy=is_on_policy)
             facts.append(
-                update(
-                    self.policy,
-                    self.optimizer,
-                    taught,
-                    loss,
-                    learning_rate=learning_rate,
-                    config=training,
-                    temperature=training.temperature,
-                )
+                update(self.policy, self.optimizer, taught, loss, learning_rate, training, training.temperature)
             )
         return merge_updates(facts) | {"learning_rate": learning_rate}
+
+    @property
+    def recomputes_old_logprobs(self) -> bool:
+        """``algorithm.old_logprobs``, with ``auto`` resolved by the precision of the weights."""
+        setting = self.config.algorithm.old_logprobs
+        is_half = self.policy.decoder.embedding.weight.dtype == torch.bfloat16
+        return is_half if setting == "auto" else setting == "trainer"

@@ -21,7 +21,7 @@ def rollout_metrics(judged_PG: Sequence[Sequence[Judged]]) -> dict[str, float]:
     correct = correct_PG.reshape(-1)
     flat_P = is_zero_variance(rewards_PG).numpy()
     metrics = {
-        "reward": float(rewards_PG.mean()),
+        "reward": rewards_PG.nanmean().item(),
         "success": float(correct.mean()),
         "length": float(lengths.mean()),
         "truncated_share": float(np.mean([not row.completion.is_finished for row in rows])),
@@ -31,7 +31,7 @@ def rollout_metrics(judged_PG: Sequence[Sequence[Judged]]) -> dict[str, float]:
         "num_tokens": int(lengths.sum()),
     }
     for part in rows[0].verdict.parts:
-        metrics[f"reward/{part}"] = float(np.mean([row.verdict.parts[part] for row in rows]))
+        metrics[f"reward/{part}"] = float(np.nanmean([row.verdict.parts[part] for row in rows]))
     for name, chosen in (("length_right", correct), ("length_wrong", ~correct)):
         if chosen.any():
             metrics[name] = float(lengths[chosen].mean())
@@ -39,28 +39,36 @@ def rollout_metrics(judged_PG: Sequence[Sequence[Judged]]) -> dict[str, float]:
 
 
 def merge_updates(facts_U: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The facts of all updates on one rollout as one.
+    """The facts of all updates on one rollout as one; an update without a token to forward counts as none.
 
     Losses and gradient norms are averaged over updates, means over tokens by the tokens they were taken over. ``logprob_gap``
-    compares sampler and trainer, so it is the first forwarding update's: after it the policy has moved.
+    compares sampler and trainer, so it is the first update's: after it the policy has moved.
     """
+    facts_U = [facts for facts in facts_U if facts["forwarded_tokens"]]
+    if not facts_U:
+        return {"num_updates": 0, "loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
     num_forwarded = sum(facts["forwarded_tokens"] for facts in facts_U)
-    merged = {name: float(np.mean([facts[name] for facts in facts_U])) for name in ("loss", "grad_norm")}
-    merged["forwarded_tokens"] = num_forwarded
-    forwarding = [facts for facts in facts_U if facts["forwarded_tokens"]]
-    for name in forwarding[0] if forwarding else ():
-        if name == "logprob_gap":
-            merged[name] = forwarding[0][name]
-        elif name not in merged:
-            merged[name] = sum(facts[name] * facts["forwarded_tokens"] for facts in forwarding) / num_forwarded
+    merged = {"num_updates": len(facts_U), "forwarded_tokens": num_forwarded}
+    merged |= {name: float(np.mean([facts[name] for facts in facts_U])) for name in ("loss", "grad_norm")}
+    merged["logprob_gap"] = facts_U[0]["logprob_gap"]
+    for name in facts_U[0].keys() - merged.keys():
+        merged[name] = sum(facts[name] * facts["forwarded_tokens"] for facts in facts_U) / num_forwarded
     return merged
 
 
 def time_metrics(
-    metrics: Mapping[str, float], update_s: float, step_s: float, device: torch.device
+    times: Sequence[float], metrics: Mapping[str, float], device: torch.device, *, has_reference: bool = False
 ) -> dict[str, float]:
-    """Seconds, speeds and memory; ``metrics`` holds sample_s, num_tokens and forwarded_tokens."""
+    """Seconds, speeds and memory.
+
+    Args:
+        times: start, rollout done, reference log-probs done, updates done; seconds.
+        metrics: holds sample_s, num_tokens and forwarded_tokens.
+    """
+    start, collected, referred, updated = times
+    update_s, step_s = updated - referred, updated - start
     return {
+        **({"reference_s": referred - collected} if has_reference else {}),
         "update_s": update_s,
         "step_s": step_s,
         "sample_share": metrics["sample_s"] / step_s,

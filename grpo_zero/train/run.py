@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from grpo_zero.config import Config, ModelConfig
+from grpo_zero.config import Config, ModelConfig, config_notes
 from grpo_zero.errors import UserError
 from grpo_zero.observe.console import Console
 from grpo_zero.observe.memory import peak_gib
@@ -48,6 +48,7 @@ def train(config: Config, resume: Path | None = None) -> Path:
     max_tokens = training.max_prompt_len + max(training.max_gen_len, config.evaluation_gen_len)
     policy = load_policy(model, init_seed=training.random_seed, max_tokens=max_tokens)
     set_recompute(policy.decoder, training)
+    reference = load_kl_reference(policy, config)
     problems = ProblemSource(task, policy, train_rows, training.max_prompt_len, "training")
     held_out = held_out_problems(config, task, policy, test_rows) if training.eval_interval else []
     optimizer = make_optimizer(policy.decoder, training)
@@ -60,12 +61,14 @@ def train(config: Config, resume: Path | None = None) -> Path:
         f"{config.model.pretrained_model_path}: {policy.decoder.spec.num_parameters:,} weights on {policy.decoder.device}"
     )
     console.line(f"{facts['train']} training and {facts['test']} held-out problems; run folder {folder}")
+    for note in config_notes(config):
+        console.line(f"note: {note}")
     if facts["dropped"]:
         console.line(f"dropped {facts['dropped']} training problems that are among the held-out ones")
     if problems.num_too_long:
         console.line(f"left out {problems.num_too_long} problems whose prompt is over {training.max_prompt_len} tokens")
     recorder = Recorder(folder, console, policy, first_step if resume else None)
-    grpo = GRPO(config, policy, task, problems, optimizer, load_kl_reference(policy, config))
+    grpo = GRPO(config, policy, task, problems, optimizer, reference)
     run = Run(config, grpo, held_out, recorder, folder)
     try:
         step = run.loop(first_step, num_steps, start_s, is_resumed=resume is not None)

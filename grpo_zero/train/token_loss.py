@@ -16,11 +16,11 @@ def grpo_loss(
 
     Args:
         is_on_policy: the weights are still those that sampled, so the ratio is ``pi / sg(pi)``: exactly 1, with its gradient.
-            Otherwise the old log-probs are those the sampler reported.
+            Otherwise ``batch.old_logprobs_C`` are the old ones.
     """
     return policy_loss(
         logprobs_C,
-        logprobs_C.detach() if is_on_policy else batch.sampled_logprobs_C,
+        logprobs_C.detach() if is_on_policy else batch.old_logprobs_C,
         batch.advantages_C,
         batch.weights_C,
         batch.row_C,

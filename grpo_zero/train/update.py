@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -23,7 +24,6 @@ def update(
     optimizer: AdamW,
     rows: Sequence[TrainRow],
     loss: TokenLoss,
-    *,
     learning_rate: float,
     config: TrainingConfig,
     temperature: float = 1.0,
@@ -78,6 +78,19 @@ def batch_logprobs(
     return chunked_logprobs(
         hidden_TE[batch.predictor_C], decoder.head_weight_VE, batch.targets_C, temperature, has_token_V, chunk_tokens
     )
+
+
+@torch.no_grad()
+def row_logprobs(
+    decoder: Decoder, rows: Sequence[TrainRow], config: TrainingConfig, has_token_V: Tensor | None
+) -> list[list[float]]:
+    """Log-probs (nats) of each row's completion in a training forward, at the training temperature; no gradient."""
+    flat: list[float] = []
+    for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
+        batch = pack(micro_rows, decoder.device)
+        flat += batch_logprobs(decoder, batch, config.temperature, has_token_V, config.head_chunk_tokens)[0].tolist()
+    values = iter(flat)
+    return [list(islice(values, len(row.completion_ids))) for row in rows]
 
 
 def clip_gradients(decoder: Decoder, max_norm: float) -> float:

@@ -230,6 +230,15 @@ def test_empty_completions_change_nothing(decoder: Decoder, average: str) -> Non
     assert_same_gradients(gradients, expected)
 
 
+def test_a_kl_that_is_in_the_reward_is_not_in_the_loss(decoder: Decoder) -> None:
+    rows = off_policy(decoder, ROWS)
+    facts, gradients = packed(decoder, rows, AlgorithmConfig(kl_weight=5.0, kl_in="reward", scale="none"))
+    loss, expected = plain(decoder, rows, AlgorithmConfig(scale="none"))
+    assert facts["loss"] == pytest.approx(loss, rel=1e-5, abs=1e-6)
+    assert facts["kl_reference"] > 0
+    assert_same_gradients(gradients, expected)
+
+
 def test_a_token_far_from_the_sampler_makes_no_infinity(decoder: Decoder) -> None:
     """N05, N06: log-ratios of 200 and -200, in the loss and in the KL: value and gradient stay finite."""
     for sign in (1.0, -1.0):

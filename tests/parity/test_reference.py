@@ -1,4 +1,4 @@
-"""Torch against the NumPy reference, function by function and preset by preset: values and gradients to 1e-6 in float64.
+"""Torch against the NumPy reference, function by function and preset by preset: values and gradients to 1e-9 in float64.
 
 Both packages are walked: a function of ``algorithms`` without a twin of the same name in ``reference``, or without a case here,
 fails.
@@ -75,7 +75,8 @@ def twins(name: str, **settings: Any) -> Callable[[np.ndarray, Sequence[Any]], N
 
 
 def same(found: Tensor, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-6, atol=1e-6)
+    assert found.dtype in (torch.float64, torch.bool, torch.int64), "no function leaves float64 on the way"
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-9, atol=1e-12)
 
 
 def check_advantages() -> None:
@@ -161,7 +162,8 @@ def check_facts(facts: dict[str, Tensor], old_T: np.ndarray, algorithm: Algorith
         ratio_T = np.concatenate(
             [ratio(*pair) for pair in zip(split(LOGPROBS_T), split(old_T), strict=True) if len(pair[0])]
         )
-        is_clipped_T = reference_objectives.is_clipped(ratio_T, ADVANTAGES_T, algorithm.clip_low, algorithm.clip_high)
+        bounds = (algorithm.clip_low, algorithm.clip_high, algorithm.dual_clip)
+        is_clipped_T = reference_objectives.is_clipped(ratio_T, ADVANTAGES_T, *bounds)
         same(facts["clip_fraction_low"], (is_clipped_T & (ADVANTAGES_T < 0)).sum())
         same(facts["clip_fraction_high"], (is_clipped_T & (ADVANTAGES_T > 0)).sum())
 
@@ -202,8 +204,11 @@ CASES: dict[str, Callable[[], None]] = {
             for d in (None, 1.3)
         ]
     ),
-    "objectives.is_clipped": partial(
-        twins("objectives.is_clipped", clip_low=0.1, clip_high=0.2), RATIO_T, [ADVANTAGES_T]
+    "objectives.is_clipped": several(
+        *[
+            partial(twins("objectives.is_clipped", clip_low=0.1, clip_high=0.2, dual_clip=d), RATIO_T, [ADVANTAGES_T])
+            for d in (None, 1.3)
+        ]
     ),
     "objectives.cispo_objective": partial(
         twins("objectives.cispo_objective", clip_high=0.1), LOGPROBS_T, [RATIO_T, ADVANTAGES_T]

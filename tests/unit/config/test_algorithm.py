@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_zero.config import config_from_dict, dump_yaml, load_config
+from grpo_zero.config import config_from_dict, config_notes, dump_yaml, load_config
 from grpo_zero.errors import UserError
 from grpo_zero.presets import PRESETS, AlgorithmConfig
 
@@ -60,6 +60,11 @@ def test_another_preset_on_the_command_line_replaces_the_parts_of_the_file(tmp_p
     ("settings", "message"),
     [
         (["algorithm=dappo"], "algorithm.preset is dappo, but it must be one of grpo_zero, grpo, dapo"),
+        (["algorithm=DR-GRPO"], "Did you mean 'dr_grpo'?"),
+        (
+            ["algorithm.kl_weight=0.1", "algorithm.kl_in=reward"],
+            "use the scale none, whiten or batch_std, or kl_in loss.",
+        ),
         (["algorithm.clip_hi=0.3"], "Did you mean 'clip_high'?"),
         (["algorithm.dual_clip=0.5"], "above 1"),
         (["algorithm=cispo", "algorithm.dual_clip=3"], "algorithm.objective is cispo, which has no such bound"),
@@ -81,6 +86,17 @@ def test_mistakes_are_named(settings: list[str], message: str) -> None:
     with pytest.raises(UserError) as caught:
         load_config(None, settings)
     assert message in str(caught.value)
+
+
+def test_settings_that_may_not_do_what_was_meant_are_noted() -> None:
+    assert not config_notes(load_config("quickstart", ["algorithm=dapo"]))
+    for settings, words in (
+        (["algorithm=dapo"], "training.skip_unfinished_episodes=false"),
+        (["algorithm=rloo", "training.updates_per_rollout=4"], "only the first of the 4 updates"),
+        (["algorithm.kl_weight=0.1", "algorithm.kl_estimator=k1"], "expected gradient 0"),
+    ):
+        [note] = config_notes(load_config(None, settings))
+        assert words in note
 
 
 def test_a_section_that_is_neither_name_nor_mapping(tmp_path: Path) -> None:

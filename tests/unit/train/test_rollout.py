@@ -57,7 +57,10 @@ def kept_groups(done: Step) -> list[str]:
 def test_only_mixed_groups_are_trained_on(model_folder: Path, rounds: int) -> None:
     kinds = "rmwmrmwmrmwm"
     grpo = make(model_folder, kinds, f"algorithm.dynamic_sampling_rounds={rounds}")
+    generate, keys_used = grpo.engine.generate, []
+    grpo.engine.generate = lambda *a, **k: keys_used.append(k["seed_key"]) or generate(*a, **k)
     done = grpo.step(1)
+    assert len(set(keys_used)) == done.record.metrics["sampling_rounds"], "every round has noise of its own"
     metrics = done.record.metrics
     keys = [group[0].item.problem.key for group in done.judged_PG]
     assert len(keys) == len(set(keys)) == 3 * metrics["sampling_rounds"], "no question twice in a step"
