@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from provenance import commit
 from torch import Tensor
 
 from grpo_zero.algorithms.advantages import advantages
@@ -37,6 +38,7 @@ def main() -> None:
     config = load_config("quickstart", ["training.num_questions_per_batch=8", "training.batch_size=64"])
     result = {
         "command": "python benchmarks/bf16_updates.py",
+        "commit": commit(),
         "model": config.model.pretrained_model_path,
         "learning_rate": LEARNING_RATE,
         "updates": NUM_UPDATES,

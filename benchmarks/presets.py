@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from provenance import commit
+
 from grpo_zero.presets import PRESETS
 
 RESULTS = Path(__file__).parent / "results" / "presets.json"
@@ -32,6 +34,7 @@ def main() -> None:
     options = parser.parse_args()
     result: dict[str, Any] = {
         "command": "python benchmarks/presets.py " + " ".join(map(str, ["--seeds", *options.seeds])),
+        "commit": commit(),
         "config": "quickstart",
         "settings": SETTINGS,
         "threads_per_run": 1,
@@ -39,7 +42,12 @@ def main() -> None:
         "presets": {},
     }
     if options.output.is_file():
-        result["presets"] = json.loads(options.output.read_text())["presets"]
+        earlier = json.loads(options.output.read_text())
+        if earlier["commit"] != result["commit"]:
+            raise SystemExit(
+                f"{options.output} holds results of commit {earlier['commit']}: remove it, or give another --output"
+            )
+        result["presets"] = earlier["presets"]
     for preset in options.presets:
         if preset in result["presets"]:
             continue  # measured by an earlier call that was cut short

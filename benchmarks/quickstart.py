@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from provenance import commit
+
 RESULTS = Path(__file__).parent / "results" / "quickstart.json"
 
 
@@ -41,6 +43,7 @@ def main() -> None:
     result = {
         "command": "python benchmarks/quickstart.py "
         + " ".join(map(str, ["--seeds", *options.seeds, *options.overrides])),
+        "commit": commit(),
         "config": "quickstart",
         "success_gain_points": {
             "min": 100 * min(gains),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +129,14 @@ def presets_table() -> str:
     width = 50 * (run["after"]["success_high"] - run["after"]["success_low"])
     lines.append("")
     lines.append(
-        f"Seeds {' / '.join(map(str, seeds))}; the quickstart's {run['steps']} steps with "
-        f"`{' '.join(result['settings'])}`: half the questions and half the\nlearning rate twice a step, since with one update "
-        "`cispo` and `gspo` would repeat other rows. All start at "
-        f"{100 * min(befores):.1f} to {100 * max(befores):.1f} %\nsampled success; 95 % intervals are ± {width:.1f} points. "
-        "Entropy (nats a token) and clipped tokens: last 10 steps. Processor seconds of a whole run,\nfour evaluations "
-        f"included, one thread, {_processor(run)}, torch {run['machine']['torch']}, float32; `{result['command']}`."
+        _wrapped(
+            f"Seeds {' / '.join(map(str, seeds))}; the quickstart's {run['steps']} steps with `{' '.join(result['settings'])}`: half "
+            "the questions and half the learning rate twice a step, since with one update `cispo` and `gspo` would repeat other "
+            f"rows. All start at {100 * min(befores):.1f} to {100 * max(befores):.1f} % sampled success; 95 % intervals are ± "
+            f"{width:.1f} points. Length and truncated share: of the sampled answers to the held-out problems. Entropy (nats a token) "
+            "and clipped tokens: of training, last 10 steps. Processor seconds of a whole run, four evaluations included, one "
+            f"thread, {_processor(run)}, torch {run['machine']['torch']}, float32; `{result['command']}`, commit {result['commit']}."
+        )
     )
     return "\n".join(lines)
 
@@ -179,6 +182,10 @@ def toy_table() -> str:
         "bias and of the hackable reward."
     )
     return "\n".join(lines)
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 130, break_long_words=False, break_on_hyphens=False))
 
 
 def _interval(facts: dict[str, float], name: str) -> str:

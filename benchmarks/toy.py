@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from provenance import commit
 
 from grpo_zero.reference import toy
+from grpo_zero.train.recorder import machine_facts
 
 RESULTS = Path(__file__).parent / "results" / "toy.json"
 SEEDS = (0, 1, 2)
@@ -21,7 +24,14 @@ WINDOW = 20
 
 
 def main() -> None:
-    result: dict[str, Any] = {"command": "python benchmarks/toy.py", "seeds": SEEDS, "window": WINDOW, "runs": {}}
+    result: dict[str, Any] = {
+        "command": "python benchmarks/toy.py",
+        "commit": commit(),
+        "seeds": SEEDS,
+        "window": WINDOW,
+        "machine": machine_facts(torch.device("cpu")),
+        "runs": {},
+    }
     for name, pair in {"working": (toy.WORKING,), **toy.BREAKAGES}.items():
         for kind, config in zip(("healthy", "broken"), pair, strict=False):
             result["runs"][f"{name}, {kind}" if len(pair) == 2 else name] = curves(config)

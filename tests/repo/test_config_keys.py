@@ -16,6 +16,8 @@ SCHEMA_FILES = {PACKAGE / name for name in ("config.py", "settings.py", "presets
 # The key is read by a property of the schema, and the package reads the property.
 READ_THROUGH = {
     "training.batch_size": "num_answers_per_question",
+    "training.questions_per_update": "part_size",
+    "training.updates_per_rollout": "num_passes",
     "evaluation.max_gen_len": "evaluation_gen_len",
 }
 
