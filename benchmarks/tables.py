@@ -130,12 +130,14 @@ def presets_table() -> str:
     lines.append("")
     lines.append(
         _wrapped(
-            f"Seeds {' / '.join(map(str, seeds))}; the quickstart's {run['steps']} steps with `{' '.join(result['settings'])}`: half "
-            "the questions and half the learning rate twice a step, since with one update `cispo` and `gspo` would repeat other "
-            f"rows. All start at {100 * min(befores):.1f} to {100 * max(befores):.1f} % sampled success; 95 % intervals are ± "
-            f"{width:.1f} points. Length and truncated share: of the sampled answers to the held-out problems. Entropy (nats a token) "
-            "and clipped tokens: of training, last 10 steps. Processor seconds of a whole run, four evaluations included, one "
-            f"thread, {_processor(run)}, torch {run['machine']['torch']}, float32; `{result['command']}`, commit {result['commit']}."
+            f"Seeds {' / '.join(map(str, seeds))}; the quickstart's {run['steps']} steps with "
+            f"`{' '.join(result['settings'])}`: half the questions and half the learning rate twice a step, since with "
+            "one update `cispo` and `gspo` would repeat other rows. All start at "
+            f"{100 * min(befores):.1f} to {100 * max(befores):.1f} % sampled success; 95 % intervals are "
+            f"± {width:.1f} points. Length and truncated share: of the sampled answers to the held-out problems. "
+            "Entropy (nats a token) and clipped tokens: of training, last 10 steps. Processor seconds of a whole run, "
+            f"four evaluations included, one thread, {_processor(run)}, torch {run['machine']['torch']}, float32; "
+            f"`{result['command']}`, commit {result['commit']}."
         )
     )
     return "\n".join(lines)
