@@ -9,6 +9,7 @@ Axis legend. A name's suffix spells its axes, outermost first: ``rewards_PG``, `
     F  feed-forward width                     L  layers
     H  query heads                            K  key/value heads
     D  head size                              C  tokens in one chunk of the vocabulary head
+    U  updates on one rollout
 """
 
 from __future__ import annotations

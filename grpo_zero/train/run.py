@@ -58,7 +58,8 @@ def train(config: Config, resume: Path | None = None) -> Path:
     folder = resume or new_run_folder(config)
     console = Console(num_steps, first_step=first_step, max_minutes=training.max_minutes)
     console.line(
-        f"{config.model.pretrained_model_path}: {policy.decoder.spec.num_parameters:,} weights on {policy.decoder.device}"
+        f"{config.model.pretrained_model_path}: {policy.decoder.spec.num_parameters:,} weights on {policy.decoder.device}; "
+        f"algorithm {config.algorithm.preset}"
     )
     console.line(f"{facts['train']} training and {facts['test']} held-out problems; run folder {folder}")
     for note in config_notes(config):

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
-from helpers.tiny import SPECS, tiny_decoder
+from helpers.tiny import SPECS, GradientCatcher, policy_of, random_rows, tiny_decoder
 
+from grpo_zero.config import TrainingConfig
 from grpo_zero.model.attention import DenseMask, GroupLayout, PackedGroups, dense_mask, packed_positions
+from grpo_zero.presets import PRESETS, AlgorithmConfig, with_preset
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.naive import naive_generate
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train.optimizer import AdamW
+from grpo_zero.train.rows import weigh
+from grpo_zero.train.token_loss import grpo_loss
+from grpo_zero.train.update import update
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 GROUPS = [GroupLayout(5, (3, 0, 7)), GroupLayout(9, (1,)), GroupLayout(4, (6, 6, 2, 8))]
@@ -35,6 +43,27 @@ def test_engine_equals_naive(family: str, num_slots: int | None) -> None:
     engine = Engine(decoder, stop_ids, None, num_slots).generate(PROMPTS, 3, params)
     naive = naive_generate(decoder, PROMPTS, 3, params, stop_ids=stop_ids)
     assert [[c.token_ids for c in group] for group in engine] == [[c.token_ids for c in group] for group in naive]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("is_on_policy", [True, False])
+def test_updates_equal_the_cpus(preset: str, is_on_policy: bool) -> None:
+    algorithm = AlgorithmConfig(**with_preset({"preset": preset, "kl_weight": 0.2}))
+    rows = [
+        replace(row, reference_logprobs=[-2.0] * len(row.completion_ids))
+        for row in weigh(random_rows(5, [3, 2, 1, 4]), algorithm.average, 9)
+    ]
+    found = []
+    for device in ("cpu", "cuda"):
+        decoder = tiny_decoder("qwen2").to(device)
+        catcher = GradientCatcher(decoder)
+        loss = partial(grpo_loss, algorithm=algorithm, is_on_policy=is_on_policy)
+        config = TrainingConfig(max_grad_norm=1e9, micro_batch_size=3)
+        facts = update(policy_of(decoder), catcher, rows, loss, learning_rate=1.0, config=config)
+        found.append((facts, torch.cat([g.flatten().cpu() for g in catcher.gradients.values()])))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-3, abs=1e-5)
+    scale = found[0][1].abs().max().item()
+    torch.testing.assert_close(found[1][1], found[0][1], rtol=1e-3, atol=1e-4 * scale)
 
 
 def test_states_on_the_host_change_nothing_in_bf16() -> None:

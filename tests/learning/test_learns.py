@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers.runs import run_config
 
+from grpo_zero.presets import PRESETS
 from grpo_zero.train.loop import GRPO
 from grpo_zero.train.optimizer import make_optimizer
 from grpo_zero.train.policy import load_policy
@@ -79,6 +80,16 @@ def test_learns_to_answer_the_question_that_was_asked(model_folder: Path) -> Non
     rewards = rewards_of_a_run(model_folder, ShareTask("73"), 50)
     assert np.mean(rewards[:3]) < 0.1
     assert np.mean(rewards[-3:]) > 0.8, "an answer that does not heed the question gets 0.5 at most"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_learns_with_two_updates_a_rollout(model_folder: Path, preset: str) -> None:
+    """Dynamic sampling is off: at first no answer of this task is right enough to be called so."""
+    updates = ("training.updates_per_rollout=2", "training.questions_per_update=2")
+    settings = (f"algorithm={preset}", "algorithm.dynamic_sampling_rounds=0", *updates)
+    rewards = rewards_of_a_run(model_folder, ShareTask("7"), 20, *settings)
+    assert np.mean(rewards[:2]) < 0.1
+    assert np.mean(rewards[-3:]) > 0.4
 
 
 @pytest.mark.parametrize("settings", [["training.micro_batch_size=3"], ["training.memory_efficient_adamw=true"]])
