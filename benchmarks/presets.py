@@ -23,13 +23,15 @@ from provenance import commit
 from grpo_zero.presets import PRESETS
 
 RESULTS = Path(__file__).parent / "results" / "presets.json"
+ONE_UPDATE = "rloo, one update a rollout"
+"""RLOO has no ratio: beside the run that is off policy in every second update, one that never is."""
 SETTINGS = ["training.updates_per_rollout=2", "training.questions_per_update=12", "training.learning_rate=1e-4"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1337, 1])
-    parser.add_argument("--presets", nargs="+", default=list(PRESETS))
+    parser.add_argument("--presets", nargs="+", default=[*PRESETS, ONE_UPDATE])
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     result: dict[str, Any] = {
@@ -51,17 +53,18 @@ def main() -> None:
     for preset in options.presets:
         if preset in result["presets"]:
             continue  # measured by an earlier call that was cut short
-        result["presets"][preset] = trained(preset, options.seeds)
+        settings = [] if preset == ONE_UPDATE else SETTINGS
+        result["presets"][preset] = trained(preset.split(",")[0], settings, options.seeds)
         options.output.write_text(json.dumps(result, indent=2) + "\n")
         print(f"wrote {preset} to {options.output}", flush=True)
 
 
-def trained(preset: str, seeds: list[int]) -> list[dict[str, Any]]:
+def trained(preset: str, settings: list[str], seeds: list[int]) -> list[dict[str, Any]]:
     """The summaries of one run a seed, all at once."""
     with tempfile.TemporaryDirectory() as folder:
         started = []
         for seed in seeds:
-            words = [f"algorithm={preset}", f"training.random_seed={seed}", *SETTINGS]
+            words = [f"algorithm={preset}", f"training.random_seed={seed}", *settings]
             words += [f"training.log_dir={folder}", f"training.run_name=seed{seed}"]
             command = [sys.executable, "-m", "grpo_zero.cli", "train", *words]
             environment = os.environ | {"OMP_NUM_THREADS": "1"}

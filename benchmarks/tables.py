@@ -132,7 +132,7 @@ def presets_table() -> str:
         _wrapped(
             f"Seeds {' / '.join(map(str, seeds))}; the quickstart's {run['steps']} steps with "
             f"`{' '.join(result['settings'])}`: half the questions and half the learning rate twice a step, since with "
-            "one update `cispo` and `gspo` would repeat other rows. All start at "
+            "one update `cispo` and `gspo` would repeat other rows; the last row is the quickstart's own setting. All start at "
             f"{100 * min(befores):.1f} to {100 * max(befores):.1f} % sampled success; 95 % intervals are "
             f"± {width:.1f} points. Length and truncated share: of the sampled answers to the held-out problems. "
             "Entropy (nats a token) and clipped tokens: of training, last 10 steps. Processor seconds of a whole run, "
