@@ -146,13 +146,14 @@ def presets_table() -> str:
 def bf16_sentence() -> str:
     """For docs/algorithms.md."""
     result = _load("bf16_updates")
-    return (
+    return _wrapped(
         f"After {result['updates']} updates of `{result['model']}` at learning rate {result['learning_rate']:.0e}, "
-        f"{100 * result['moved_share_bf16_masters']:.2f} % of the float32 masters behind the bf16\nweights have moved, and "
+        f"{100 * result['moved_share_bf16_masters']:.2f} % of the float32 masters behind the bf16 weights have moved, and "
         f"{100 * result['moved_share_bf16_weights']:.1f} % of the bf16 weights themselves. The way they went has cosine "
-        f"{result['cosine_to_float32']:.4f} with the float32 run's and {result['length_relative_to_float32']:.4f} of its\n"
+        f"{result['cosine_to_float32']:.4f} with the float32 run's and {result['length_relative_to_float32']:.4f} of its "
         f"length. Without masters {100 * result['moved_share_bf16_without_masters']:.1f} % of the weights move, with cosine "
-        f"{result['cosine_to_float32_without_masters']:.2f}. `{result['command']}`."
+        f"{result['cosine_to_float32_without_masters']:.2f}. {_processor(result)}, torch {result['machine']['torch']}; "
+        f"`{result['command']}`, commit {result['commit']}."
     )
 
 
@@ -178,10 +179,14 @@ def toy_table() -> str:
         cells = [f"{runs[name]['curves'][key][0]:.3g} → {runs[name]['curves'][key][-1]:.3g}" for name in columns]
         lines.append(f"| {label} | {' | '.join(cells)} |")
     lines.append("")
+    seconds = max(run["seconds_a_run"] for run in runs.values())
     lines.append(
-        f"First → last {result['window']} of 200 steps, means over seeds {', '.join(map(str, result['seeds']))}; "
-        f'curves in `benchmarks/results/toy.json`, made by `{result["command"]}`. "working" is the healthy\nside of the length '
-        "bias and of the hackable reward."
+        _wrapped(
+            f"First → last {result['window']} of 200 steps, means over seeds {', '.join(map(str, result['seeds']))}; a run takes "
+            f"at most {seconds:.1f} s on {_processor(result)}. Curves in `benchmarks/results/toy.json`, made by "
+            f'`{result["command"]}`, commit {result["commit"]}. "working" is the healthy side of the length bias and of the '
+            "hackable reward."
+        )
     )
     return "\n".join(lines)
 
