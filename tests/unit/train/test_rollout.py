@@ -73,6 +73,15 @@ def test_only_mixed_groups_are_trained_on(model_folder: Path, rounds: int) -> No
     assert metrics["success"] == np.mean([answer.verdict.correct for group in done.judged_PG for answer in group])
 
 
+def test_more_than_enough_is_cut_to_the_batch(model_folder: Path) -> None:
+    """One dead question among six: a step that draws it takes a second round, whose surplus is left out."""
+    grpo = make(model_folder, "rmmmmm", "algorithm.dynamic_sampling_rounds=2")
+    done = next(done for step in range(1, 9) if (done := grpo.step(step)).record.metrics["sampling_rounds"] == 2)
+    assert len(done.judged_PG) == 6
+    assert len(kept_groups(done)) == 3
+    assert done.record.metrics["kept_share"] == 1.0
+
+
 def test_rounds_are_bounded_and_the_step_makes_do(model_folder: Path) -> None:
     """R06: too hard and too easy: two rounds, then one question out of three, and the record says so."""
     grpo = make(model_folder, "wrwrwm", "algorithm.dynamic_sampling_rounds=2")
