@@ -84,18 +84,23 @@ class GRPO:
         training, algorithm = self.config.training, self.config.algorithm
         learning_rate = grpo_learning_rate(step, training)
         if training.updates_per_rollout > 1 and self.recomputes_old_logprobs:
-            old_B = row_logprobs(self.policy.decoder, rows, training, self.policy.has_token_V)
-            rows = [replace(row, old_logprobs=old) for row, old in zip(rows, old_B, strict=True)]
+            taught = [*filter(self.teaches, rows)]
+            old = iter(row_logprobs(self.policy.decoder, taught, training, self.policy.has_token_V))
+            rows = [replace(row, old_logprobs=next(old)) if self.teaches(row) else row for row in rows]
         num_steps_before, facts = self.optimizer.num_steps, []
         for part in mini_batches(rows, training.num_passes, training.part_size, training.random_seed, step):
             weighed = weigh(part, algorithm.average, training.max_gen_len)
-            taught = [row for row in weighed if row.advantage != 0.0 or algorithm.has_kl_loss]
             is_on_policy = self.optimizer.num_steps == num_steps_before
             loss = partial(grpo_loss, algorithm=algorithm, is_on_policy=is_on_policy)
+            taught = [*filter(self.teaches, weighed)]
             facts.append(
                 update(self.policy, self.optimizer, taught, loss, learning_rate, training, training.temperature)
             )
         return merge_updates(facts) | {"learning_rate": learning_rate}
+
+    def teaches(self, row: TrainRow) -> bool:
+        """Whether the row has a gradient: an advantage, or a KL that pulls at every token."""
+        return row.advantage != 0.0 or self.config.algorithm.has_kl_loss
 
     @property
     def recomputes_old_logprobs(self) -> bool:

@@ -194,6 +194,18 @@ def assert_close(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
         )
 
 
+def check_both_updates(folder: Path, caught: list[dict[str, Any]], algorithm: AlgorithmConfig) -> None:
+    """Loss and gradient of the update on policy and of the one after it, in which some ratios have left the clip range."""
+    assert len(caught) == 2
+    for step in caught:
+        loss, gradients, expected = our_update(folder, step, algorithm)
+        assert loss == pytest.approx(step["loss"], rel=1e-3, abs=1e-5)
+        assert_close(gradients, expected)
+    unclipped = replace(algorithm, clip_low=1.0, clip_high=100.0)
+    loss, _, _ = our_update(folder, caught[1], unclipped)
+    assert loss != pytest.approx(caught[1]["loss"], rel=1e-3, abs=1e-5), "the clip range is left"
+
+
 @pytest.mark.parametrize("scale_rewards", ["group", "none"])
 @pytest.mark.parametrize("loss_type", list(AVERAGES))
 def test_advantages_loss_and_gradient_on_policy(tmp_path: Path, loss_type: str, scale_rewards: str) -> None:
@@ -229,14 +241,7 @@ def test_second_update_off_policy_with_clipping_and_kl(tmp_path: Path, loss_type
         clip_high=0.02 if is_cispo else 0.08,
         kl_weight=0.3,
     )
-    assert len(caught) == 2
-    for step in caught:
-        loss, gradients, expected = our_update(tmp_path, step, algorithm)
-        assert loss == pytest.approx(step["loss"], rel=1e-3, abs=1e-5)
-        assert_close(gradients, expected)
-    unclipped = replace(algorithm, clip_low=1.0, clip_high=100.0)
-    loss, gradients, expected = our_update(tmp_path, caught[1], unclipped)
-    assert loss != pytest.approx(caught[1]["loss"], rel=1e-3, abs=1e-5), "the clip range is left"
+    check_both_updates(tmp_path, caught, algorithm)
 
 
 def test_batch_scale_and_sequence_ratio(tmp_path: Path) -> None:
@@ -253,13 +258,7 @@ def test_batch_scale_and_sequence_ratio(tmp_path: Path) -> None:
     )
     check_advantages(caught[0]["inputs"], "batch_std")
     algorithm = AlgorithmConfig(ratio_level="sequence", average="sequence", clip_low=5e-3, clip_high=1e-2)
-    for step in caught:
-        loss, gradients, expected = our_update(tmp_path, step, algorithm)
-        assert loss == pytest.approx(step["loss"], rel=1e-3, abs=1e-5)
-        assert_close(gradients, expected)
-    wide = replace(algorithm, clip_low=1.0, clip_high=100.0)
-    loss, gradients, expected = our_update(tmp_path, caught[1], wide)
-    assert loss != pytest.approx(caught[1]["loss"], rel=1e-3, abs=1e-6), "some sequences leave the range, not all"
+    check_both_updates(tmp_path, caught, algorithm)
 
 
 @pytest.mark.parametrize("loss_type", list(AVERAGES))

@@ -205,13 +205,14 @@ def test_old_logprobs_of_a_training_forward(grpo, monkeypatch) -> None:
     settings = ("training.updates_per_rollout=2", "training.learning_rate=0")
     spent = []
     original = loop_module.row_logprobs
-    monkeypatch.setattr(loop_module, "row_logprobs", lambda *a: spent.append(1) or original(*a))
+    monkeypatch.setattr(loop_module, "row_logprobs", lambda *a: spent.append(a[1]) or original(*a))
     kl = {
         (dtype, old): grpo(*settings, f"model.dtype={dtype}", f"algorithm.old_logprobs={old}").step(1).record.metrics
         for dtype in ("float32", "bfloat16")
         for old in ("auto", "sampler", "trainer")
     }
     assert len(spent) == 3
+    assert all(row.advantage for rows in spent for row in rows), "only what the updates will forward"
     assert kl["float32", "auto"]["kl_old"] < 1e-9
     assert kl["bfloat16", "auto"]["kl_old"] < 0.01 * kl["bfloat16", "sampler"]["kl_old"]
     assert kl["bfloat16", "auto"]["logprob_gap"] == kl["bfloat16", "sampler"]["logprob_gap"] > 1e-4
