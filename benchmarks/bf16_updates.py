@@ -9,7 +9,6 @@ optimizer would have it, where an update smaller than half a unit in the last pl
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -26,7 +25,7 @@ from grpo_zero.train.policy import load_policy
 from grpo_zero.train.problems import ProblemSource, load_rows, make_task
 from grpo_zero.train.recorder import machine_facts
 from grpo_zero.train.rows import weigh
-from grpo_zero.train.token_loss import grpo_loss
+from grpo_zero.train.token_loss import GRPOLoss
 from grpo_zero.train.update import update
 
 RESULTS = Path(__file__).parent / "results" / "bf16_updates.json"
@@ -108,7 +107,7 @@ def masters_after(
     policy = load_policy(model, init_seed=0)
     optimizer = make_optimizer(policy.decoder, training)
     start = masters(optimizer)
-    loss = partial(grpo_loss, algorithm=config.algorithm, is_on_policy=True)
+    loss = GRPOLoss(algorithm=config.algorithm, is_on_policy=True)
     for rows in batches:
         update(policy, optimizer, rows, loss, learning_rate=LEARNING_RATE, config=training)
         if not keeps_masters:

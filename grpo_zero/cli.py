@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from grpo_zero.allocator import keep_freed_memory
 from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
 from grpo_zero.runs import CONFIG_FILE, model_of, run_config
@@ -22,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
     parser = build_parser()
     options = parser.parse_args(arguments)
+    keep_freed_memory()
     try:
         options.run(options)
     except UserError as error:

@@ -115,8 +115,9 @@ class TrainingConfig:
     )
     recompute_activations: bool | str = option(
         "auto",
-        "Recompute activations in the backward pass to save memory; auto is true on cuda.",
-        choices=("auto", True, False),
+        "Compute activations again in backward instead of keeping them: none, selective (the MLP's first product), full (all "
+        "but block inputs); true is full, false is none, auto is full on cuda and none elsewhere.",
+        choices=("auto", "none", "selective", "full", True, False),
     )
     max_steps: int | None = option(None, "Number of steps; null is one pass over the training problems.", minimum=1)
     max_minutes: float | None = option(

@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from grpo_zero.train.policy import Policy, load_policy, set_recompute
 from grpo_zero.train.problems import make_task
 from grpo_zero.train.recorder import machine_facts
 from grpo_zero.train.rows import weigh
-from grpo_zero.train.token_loss import grpo_loss
+from grpo_zero.train.token_loss import GRPOLoss
 from grpo_zero.train.update import update
 
 
@@ -146,7 +145,7 @@ def _step(
         for completion, advantage in zip(group, advantages_G.tolist(), strict=True)
     ]
     num_tokens = sum(len(row.completion_ids) for row in rows)
-    loss = partial(grpo_loss, algorithm=AlgorithmConfig(), is_on_policy=True)
+    loss = GRPOLoss(algorithm=AlgorithmConfig(), is_on_policy=True)
     update(policy, optimizer, weigh(rows, "token", workload.max_new_tokens), loss, learning_rate=1e-6, config=config)
     if policy.decoder.device.type == "cuda":
         torch.cuda.synchronize(policy.decoder.device)

@@ -12,7 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from grpo_zero.model.layers import GatedMLP, RMSNorm, rope_frequencies, rotary_tables, rotate
+from grpo_zero.model.layers import (
+    Embedding,
+    GatedMLP,
+    Linear,
+    Product,
+    RMSNorm,
+    rope_frequencies,
+    rotary_tables,
+    rotate,
+)
 from grpo_zero.model.spec import ModelSpec
 
 
@@ -32,17 +41,22 @@ class Attention(nn.Module):
         self.split = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
         self.head_size = spec.head_size
         q_width = spec.num_heads * spec.head_size
-        self.qkv = nn.Linear(spec.width, sum(self.split) * spec.head_size, bias=spec.qkv_bias)
-        self.output = nn.Linear(q_width, spec.width, bias=spec.output_bias)
-        self.q_norm = RMSNorm(spec.head_size, spec.norm_eps) if spec.qk_norm else nn.Identity()
-        self.k_norm = RMSNorm(spec.head_size, spec.norm_eps) if spec.qk_norm else nn.Identity()
+        self.qkv = Linear(spec.width, sum(self.split) * spec.head_size, bias=spec.qkv_bias)
+        self.output = Linear(q_width, spec.width, bias=spec.output_bias)
+        self.q_norm = RMSNorm(spec.head_size, spec.norm_eps) if spec.qk_norm else None
+        self.k_norm = RMSNorm(spec.head_size, spec.norm_eps) if spec.qk_norm else None
 
-    def forward(self, x_TE: Tensor, tables: tuple[Tensor, Tensor], attend: Attend, layer: int) -> Tensor:
-        heads = self.qkv(x_TE).unflatten(-1, (-1, self.head_size))
-        q_THD, k_TKD, v_TKD = heads.split(self.split, dim=1)
-        q_THD = rotate(self.q_norm(q_THD), tables)
-        k_TKD = rotate(self.k_norm(k_TKD), tables)
-        return self.output(attend(layer, q_THD, k_TKD, v_TKD).flatten(1))
+    def forward(self, x_TE: Tensor, norm: RMSNorm, tables: tuple[Tensor, Tensor], attend: Attend, layer: int) -> Tensor:
+        """Attention over the normed input."""
+        heads = norm.linear(x_TE, self.qkv).unflatten(-1, (-1, self.head_size))
+        num_heads, num_kv_heads, _ = self.split
+        if self.q_norm is None or self.k_norm is None:
+            qk_TND = heads[:, : num_heads + num_kv_heads]
+        else:
+            q_THD, k_TKD, _ = heads.split(self.split, dim=1)
+            qk_TND = torch.cat((self.q_norm(q_THD), self.k_norm(k_TKD)), dim=1)
+        q_THD, k_TKD = rotate(qk_TND, tables).split((num_heads, num_kv_heads), dim=1)
+        return self.output(attend(layer, q_THD, k_TKD, heads[:, -num_kv_heads:]).flatten(1))
 
 
 class Block(nn.Module):
@@ -56,8 +70,8 @@ class Block(nn.Module):
         self.mlp = GatedMLP(spec)
 
     def forward(self, x_TE: Tensor, tables: tuple[Tensor, Tensor], attend: Attend, layer: int) -> Tensor:
-        x_TE = x_TE + self.attention(self.attention_norm(x_TE), tables, attend, layer)
-        return x_TE + self.mlp(self.mlp_norm(x_TE))
+        x_TE = x_TE + self.attention(x_TE, self.attention_norm, tables, attend, layer)
+        return x_TE + self.mlp(x_TE, self.mlp_norm)
 
 
 class Decoder(nn.Module):
@@ -66,12 +80,24 @@ class Decoder(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.spec = spec
-        self.embedding = nn.Embedding(spec.vocab_size, spec.width)
+        self.embedding = Embedding(spec.vocab_size, spec.width)
         self.layers = nn.ModuleList(Block(spec) for _ in range(spec.num_layers))
         self.norm = RMSNorm(spec.width, spec.norm_eps)
-        self.head = None if spec.tied_head else nn.Linear(spec.width, spec.vocab_size, bias=False)
-        self.recompute_activations = False
-        """Keep only block inputs for backward and compute the rest again (Chen et al., 1604.06174)."""
+        self.head = None if spec.tied_head else Linear(spec.width, spec.vocab_size, bias=False)
+        self.recompute = "none"
+        """What backward computes again instead of finding it kept: see ``recompute_activations``."""
+        self.head_product: Product | None = None
+        """Another kernel for the head, while sampling."""
+
+    def recompute_activations(self, mode: str) -> None:
+        """Choose what is kept for backward.
+
+        ``none``: what is dear to compute. ``selective``: not the MLP's first product, two thirds of it. ``full``: block inputs
+        alone, each block computed again (Chen et al., 1604.06174).
+        """
+        self.recompute = mode
+        for mlp in (module for module in self.modules() if isinstance(module, GatedMLP)):
+            mlp.keeps_gate_up = mode == "none"
 
     @property
     def head_weight_VE(self) -> Tensor:
@@ -90,11 +116,12 @@ class Decoder(nn.Module):
             positions_T: position of each token in its own sequence, int64.
             attend: who looks at whom; called once a layer, in order.
         """
+        is_learning = torch.is_grad_enabled()
         x_TE = self.embedding(tokens_T)
         frequencies = rope_frequencies(self.spec).to(x_TE.device)
         tables = rotary_tables(positions_T, frequencies, x_TE.dtype)
         for layer, block in enumerate(self.layers):
-            if self.recompute_activations and torch.is_grad_enabled():
+            if is_learning and self.recompute == "full":
                 x_TE = checkpoint(block, x_TE, tables, attend, layer, use_reentrant=False, preserve_rng_state=False)
             else:
                 x_TE = block(x_TE, tables, attend, layer)
@@ -102,4 +129,6 @@ class Decoder(nn.Module):
 
     def logits(self, hidden_TE: Tensor) -> Tensor:
         """Logits ``[T, V]`` in float32. For a few tokens only: training uses ``train/logprobs.py``, by chunks."""
-        return F.linear(hidden_TE, self.head_weight_VE).float()
+        product = self.head_product
+        logits_TV = F.linear(hidden_TE, self.head_weight_VE) if product is None else product(hidden_TE)
+        return logits_TV.float()

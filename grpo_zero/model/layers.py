@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from grpo_zero.model import functions
 from grpo_zero.model.spec import Llama3RopeScaling, ModelSpec
+
+Product = Callable[[Tensor], Tensor]
+"""``[T, in] -> [T, out]``: what a Linear computes, by another kernel."""
+
+
+class Linear(nn.Linear):
+    """``nn.Linear`` whose product can be replaced while nothing is learned from it (``rollout/products.py``)."""
+
+    product: Product | None = None
+
+    def forward(self, x_TI: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return functions.Linear.apply(x_TI, self.weight, self.bias)
+        return super().forward(x_TI) if self.product is None else self.product(x_TI)
+
+
+class Embedding(nn.Embedding):
+    """``nn.Embedding`` with the backward of ``functions.Embedding``."""
+
+    def forward(self, tokens_T: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return functions.Embedding.apply(tokens_T, self.weight)
+        return super().forward(tokens_T)
 
 
 class RMSNorm(nn.Module):
@@ -21,8 +46,13 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape and dtype as ``x``; the scale is multiplied after the cast, as the released models do."""
-        normed = F.rms_norm(x.float(), (x.shape[-1],), eps=self.eps)
-        return normed.to(x.dtype) * self.weight
+        return (x * functions.reciprocal_rms(x, self.eps)).to(x.dtype) * self.weight
+
+    def linear(self, x_TE: Tensor, linear: Linear) -> Tensor:
+        """``linear`` of the normed input."""
+        if torch.is_grad_enabled():
+            return functions.NormLinear.apply(x_TE, self.weight, self.eps, linear.weight, linear.bias)
+        return linear(self(x_TE))
 
 
 class GatedMLP(nn.Module):
@@ -30,12 +60,19 @@ class GatedMLP(nn.Module):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        self.gate_up = nn.Linear(spec.width, 2 * spec.ffn_width, bias=spec.mlp_bias)
-        self.down = nn.Linear(spec.ffn_width, spec.width, bias=spec.mlp_bias)
+        self.gate_up = Linear(spec.width, 2 * spec.ffn_width, bias=spec.mlp_bias)
+        self.down = Linear(spec.ffn_width, spec.width, bias=spec.mlp_bias)
+        self.keeps_gate_up = True
+        """Whether backward finds the first product or computes it again."""
 
-    def forward(self, x_TE: Tensor) -> Tensor:
-        gate_TF, up_TF = self.gate_up(x_TE).chunk(2, dim=-1)
-        return self.down(F.silu(gate_TF) * up_TF)
+    def forward(self, x_TE: Tensor, norm: RMSNorm) -> Tensor:
+        """The MLP of the normed input."""
+        gate_up, down = self.gate_up, self.down
+        if torch.is_grad_enabled():
+            matrices = (gate_up.weight, gate_up.bias, down.weight, down.bias)
+            return functions.NormGatedMLP.apply(x_TE, norm.weight, norm.eps, *matrices, self.keeps_gate_up)
+        gate_TF, up_TF = gate_up(norm(x_TE)).chunk(2, dim=-1)
+        return down(F.silu(gate_TF) * up_TF)
 
 
 def rope_frequencies(spec: ModelSpec) -> Tensor:
@@ -66,6 +103,4 @@ def rotary_tables(positions_T: Tensor, frequencies: Tensor, dtype: torch.dtype) 
 
 def rotate(x_TND: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     """Turn each head vector by its position's angle. Shape kept."""
-    cos, sin = tables
-    first, second = x_TND.chunk(2, dim=-1)
-    return x_TND * cos + torch.cat((-second, first), dim=-1) * sin
+    return functions.Rotate.apply(x_TND, *tables) if torch.is_grad_enabled() else functions.turn(x_TND, *tables)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +37,37 @@ class TrainRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CompletionTokens:
+    """What the loss has to know of each completion token, completion after completion."""
+
+    targets_C: Tensor
+    """int64: token ids."""
+    advantages_C: Tensor
+    """float32: advantage of its completion."""
+    weights_C: Tensor
+    """float32: weight in the loss."""
+    row_C: Tensor
+    """int64: which completion of the micro-batch it belongs to."""
+    sampled_logprobs_C: Tensor
+    """float32: the sampler's log-probs, NaN where not known."""
+    old_logprobs_C: Tensor
+    """float32: the old log-probs of importance ratios: of a training forward where there was one, else the sampler's."""
+    reference_logprobs_C: Tensor | None
+    """float32: log-probs under the policy to stay near, where there is one."""
+
+    def __len__(self) -> int:
+        return len(self.targets_C)
+
+    def __getitem__(self, part: slice) -> CompletionTokens:
+        """The same of some of the tokens."""
+
+        def cut(values: Any) -> Any:
+            return None if values is None else values[part]
+
+        return CompletionTokens(*(cut(getattr(self, field.name)) for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
 class PackedBatch:
     """One micro-batch: a stream of whole groups or parts of groups. A prompt stands once, before its completions.
 
@@ -49,20 +81,7 @@ class PackedBatch:
     attend: PackedGroups
     predictor_C: Tensor
     """int64: stream index of the hidden state that predicts each completion token."""
-    targets_C: Tensor
-    """int64: completion token ids, completion after completion."""
-    advantages_C: Tensor
-    """float32: advantage of each completion token."""
-    weights_C: Tensor
-    """float32: weight of each completion token in the loss."""
-    row_C: Tensor
-    """int64: which completion of the micro-batch each token belongs to."""
-    sampled_logprobs_C: Tensor
-    """float32: the sampler's log-probs, NaN where not known."""
-    old_logprobs_C: Tensor
-    """float32: the old log-probs of importance ratios: of a training forward where there was one, else the sampler's."""
-    reference_logprobs_C: Tensor | None
-    """float32: log-probs under the policy to stay near, where there is one."""
+    completion: CompletionTokens
 
 
 def split_micro_batches(rows: Sequence[TrainRow], max_tokens: int, max_rows: int | None) -> Iterator[list[TrainRow]]:
@@ -130,11 +149,13 @@ def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
         positions_T=torch.from_numpy(packed_positions(layouts)).to(device),
         attend=PackedGroups(layouts, device),
         predictor_C=torch.from_numpy(np.concatenate([np.empty(0, np.int64), *predictors])).to(device),
-        targets_C=joined([row.completion_ids for row in rows], torch.int64),
-        advantages_C=per_token(np.array([row.advantage for row in rows], np.float32)),
-        weights_C=per_token(np.array([row.weight for row in rows], np.float32)),
-        row_C=per_token(np.arange(len(rows))),
-        sampled_logprobs_C=joined(sampled, torch.float32),
-        old_logprobs_C=joined(old, torch.float32),
-        reference_logprobs_C=joined(reference, torch.float32) if reference else None,
+        completion=CompletionTokens(
+            targets_C=joined([row.completion_ids for row in rows], torch.int64),
+            advantages_C=per_token(np.array([row.advantage for row in rows], np.float32)),
+            weights_C=per_token(np.array([row.weight for row in rows], np.float32)),
+            row_C=per_token(np.arange(len(rows))),
+            sampled_logprobs_C=joined(sampled, torch.float32),
+            old_logprobs_C=joined(old, torch.float32),
+            reference_logprobs_C=joined(reference, torch.float32) if reference else None,
+        ),
     )

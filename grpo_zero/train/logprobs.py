@@ -1,30 +1,35 @@
-"""Log-probs of completion tokens without ever holding ``[tokens, vocabulary]``.
+"""The vocabulary head by chunks of positions: log-probs, and gradients, without ever holding ``[tokens, vocabulary]``.
 
-The vocabulary head runs over chunks of positions, forward and again in backward. At Qwen's vocabulary one float32 copy of the
-logits of 8 x 1024 tokens is 8192 * 151936 * 4 bytes = 5.0 GB; a chunk of 1024 is 0.6 GB. ``dense_logprobs`` is the plain twin.
+At Qwen's vocabulary one float32 copy of the logits of 8 x 1024 tokens is 8192 * 151936 * 4 bytes = 5.0 GB; a chunk of 256 is
+0.16 GB, and two are alive at a time. ``dense_logprobs`` is the plain twin.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from grpo_zero.model.functions import add_weight_gradient
 from grpo_zero.rollout.sampler import masked_logits
+
+SlopeOf = Callable[[slice, Tensor], Tensor]
+"""From a chunk's place and its log-probs to the loss's derivative by each of them."""
 
 
 def dense_logprobs(
     hidden_CE: Tensor, head_VE: Tensor, targets_C: Tensor, temperature: float, has_token_V: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The slow twin of ``chunked_logprobs``: all logits at once, plain autograd."""
+    """The slow twin: all logits at once, plain autograd."""
     logits_CV = masked_logits(F.linear(hidden_CE, head_VE), has_token_V) / temperature
     logprobs_CV = logits_CV.log_softmax(-1)
     entropy_C = -(logprobs_CV.exp() * logprobs_CV).nan_to_num(0.0).sum(-1)
     return logprobs_CV.gather(-1, targets_C[:, None])[:, 0], entropy_C.detach()
 
 
+@torch.no_grad()
 def chunked_logprobs(
     hidden_CE: Tensor,
     head_VE: Tensor,
@@ -32,8 +37,8 @@ def chunked_logprobs(
     temperature: float,
     has_token_V: Tensor | None,
     chunk_tokens: int,
-) -> tuple[Tensor, Tensor]:
-    """``log softmax(hidden head^T / temperature)`` at the targets, and the entropy of each distribution.
+) -> Tensor:
+    """``log softmax(hidden head^T / temperature)`` at the targets, float32 ``[C]``, nats; no gradient.
 
     Args:
         hidden_CE: hidden states that predict the targets.
@@ -42,62 +47,66 @@ def chunked_logprobs(
         temperature: the sampling temperature; trainer and sampler mean the same distribution.
         has_token_V: bool; ids without a token have probability 0, as in sampling. None = all have one.
         chunk_tokens: positions per chunk; memory grows with chunk_tokens * V, values do not depend on it.
+    """
+    logprobs_C = torch.empty(len(targets_C), dtype=torch.float32, device=hidden_CE.device)
+    for part in _chunks(len(targets_C), chunk_tokens):
+        logprobs_CV = _all_logprobs(hidden_CE[part], head_VE, temperature, has_token_V)[1]
+        logprobs_C[part] = logprobs_CV.gather(-1, targets_C[part, None])[:, 0]
+    return logprobs_C
+
+
+@torch.no_grad()
+def head_backward(
+    hidden_CE: Tensor,
+    head_VE: Tensor,
+    targets_C: Tensor,
+    temperature: float,
+    has_token_V: Tensor | None,
+    chunk_tokens: int,
+    slope_of: SlopeOf,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probs, and the gradient of a loss of them, in one pass: each chunk's logits are computed once.
+
+    Args:
+        hidden_CE, targets_C, temperature, has_token_V, chunk_tokens: as for ``chunked_logprobs``.
+        head_VE: vocabulary head; where it is to learn, its gradient is added to ``head_VE.grad``.
+        slope_of: called once a chunk, in order.
 
     Returns:
-        ``(logprobs_C, entropy_C)``, float32, nats; the gradient flows through the log-probs, not through the entropy.
+        ``(grad_hidden_CE, logprobs_C, entropy_C)``, the entropy of each distribution in nats; the last two float32.
     """
-    return _ChunkedHead.apply(hidden_CE, head_VE, targets_C, temperature, has_token_V, chunk_tokens)
+    grad_hidden_CE = torch.empty_like(hidden_CE)
+    logprobs_C = torch.empty(len(targets_C), dtype=torch.float32, device=hidden_CE.device)
+    entropy_C = torch.empty_like(logprobs_C)
+    for part in _chunks(len(targets_C), chunk_tokens):
+        target_C1 = targets_C[part, None]
+        buffer_CV, logprobs_CV = _all_logprobs(hidden_CE[part], head_VE, temperature, has_token_V)
+        logprobs_C[part] = logprobs_CV.gather(-1, target_C1)[:, 0]
+        probs_CV = torch.exp(logprobs_CV, out=buffer_CV)
+        # Ids without a token have p = 0 and a finite log-prob, so no NaN arises in p log p.
+        entropy_C[part] = -logprobs_CV.mul_(probs_CV).sum(-1)
+        del logprobs_CV
+        scale_C1 = slope_of(part, logprobs_C[part])[:, None] / temperature
+        # d log p_y / d logit_v = [v = y] - p_v
+        grad_CV = probs_CV.mul_(-scale_C1).scatter_add_(-1, target_C1, scale_C1).to(head_VE.dtype)
+        torch.matmul(grad_CV, head_VE, out=grad_hidden_CE[part])
+        if head_VE.requires_grad:
+            gradient_VE = add_weight_gradient(head_VE, grad_CV, hidden_CE[part])
+            head_VE.grad = head_VE.grad if gradient_VE is None else gradient_VE
+    return grad_hidden_CE, logprobs_C, entropy_C
 
 
-class _ChunkedHead(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden_CE: Tensor,
-        head_VE: Tensor,
-        targets_C: Tensor,
-        temperature: float,
-        has_token_V: Tensor | None,
-        chunk_tokens: int,
-    ) -> tuple[Tensor, Tensor]:
-        logprobs_C = torch.empty(len(targets_C), dtype=torch.float32, device=hidden_CE.device)
-        entropy_C = torch.empty_like(logprobs_C)
-        log_total_C = torch.empty_like(logprobs_C)
-        for start in range(0, len(targets_C), chunk_tokens):
-            part = slice(start, start + chunk_tokens)
-            logits_CV = _scaled_logits(hidden_CE[part], head_VE, temperature, has_token_V)
-            log_total = logits_CV.logsumexp(-1)
-            all_logprobs_CV = logits_CV.sub_(log_total[:, None])
-            logprobs_C[part] = all_logprobs_CV.gather(-1, targets_C[part, None])[:, 0]
-            # Masked ids have p = 0 and a finite log-prob, so no NaN arises in p log p.
-            entropy_C[part] = -all_logprobs_CV.exp().mul_(all_logprobs_CV).sum(-1)
-            log_total_C[part] = log_total
-        ctx.save_for_backward(hidden_CE, head_VE, targets_C, has_token_V, log_total_C)
-        ctx.temperature, ctx.chunk_tokens = temperature, chunk_tokens
-        ctx.mark_non_differentiable(entropy_C)
-        return logprobs_C, entropy_C
-
-    @staticmethod
-    def backward(ctx: Any, grad_C: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        hidden_CE, head_VE, targets_C, has_token_V, log_total_C = ctx.saved_tensors
-        grad_hidden_CE = torch.empty_like(hidden_CE)
-        grad_head_VE = torch.zeros_like(head_VE) if ctx.needs_input_grad[1] else None
-        for start in range(0, len(targets_C), ctx.chunk_tokens):
-            part = slice(start, start + ctx.chunk_tokens)
-            scale_C1 = grad_C[part, None] / ctx.temperature
-            logits_CV = _scaled_logits(hidden_CE[part], head_VE, ctx.temperature, has_token_V)
-            # d log p_y / d logit_v = [v = y] - p_v
-            grad_CV = logits_CV.sub_(log_total_C[part, None]).exp_().mul_(-scale_C1)
-            grad_CV.scatter_add_(-1, targets_C[part, None], scale_C1)
-            grad_CV = grad_CV.to(head_VE.dtype)
-            torch.matmul(grad_CV, head_VE, out=grad_hidden_CE[part])
-            if grad_head_VE is not None:
-                grad_head_VE.addmm_(grad_CV.T, hidden_CE[part])
-        return grad_hidden_CE, grad_head_VE, None, None, None, None
+def _chunks(num_tokens: int, chunk_tokens: int) -> Iterator[slice]:
+    return (slice(start, start + chunk_tokens) for start in range(0, num_tokens, chunk_tokens))
 
 
-def _scaled_logits(hidden_CE: Tensor, head_VE: Tensor, temperature: float, has_token_V: Tensor | None) -> Tensor:
+def _all_logprobs(
+    hidden_CE: Tensor, head_VE: Tensor, temperature: float, has_token_V: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The logits' memory, to be used again, and the log-probs of every id: float32 ``[C, V]`` each."""
     logits_CV = F.linear(hidden_CE, head_VE).float()
     if temperature != 1.0:
-        logits_CV = logits_CV / temperature
-    return masked_logits(logits_CV, has_token_V)  # after the division, which would make the lowest value infinite
+        logits_CV /= temperature
+    if has_token_V is not None:  # after the division, which would make the lowest value infinite
+        logits_CV.masked_fill_(~has_token_V, torch.finfo(torch.float32).min)
+    return logits_CV, logits_CV.log_softmax(-1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from grpo_zero.train.rewards import shaped_rewards
 from grpo_zero.train.rollout import collect
 from grpo_zero.train.rows import mini_batches, train_rows, weigh
 from grpo_zero.train.schedule import grpo_learning_rate
-from grpo_zero.train.token_loss import grpo_loss
+from grpo_zero.train.token_loss import GRPOLoss
 from grpo_zero.train.update import row_logprobs, update
 
 
@@ -91,7 +90,7 @@ class GRPO:
         for part in mini_batches(rows, training.num_passes, training.part_size, training.random_seed, step):
             weighed = weigh(part, algorithm.average, training.max_gen_len)
             is_on_policy = self.optimizer.num_steps == num_steps_before
-            loss = partial(grpo_loss, algorithm=algorithm, is_on_policy=is_on_policy)
+            loss = GRPOLoss(algorithm=algorithm, is_on_policy=is_on_policy)
             taught = [*filter(self.teaches, weighed)]
             facts.append(
                 update(self.policy, self.optimizer, taught, loss, learning_rate, training, training.temperature)

@@ -66,9 +66,13 @@ def load_policy(config: ModelConfig, *, init_seed: int, max_tokens: int | None =
 
 
 def set_recompute(decoder: Decoder, training: TrainingConfig) -> None:
-    """Apply ``recompute_activations``; ``auto`` recomputes on a GPU, where memory is short."""
+    """Apply ``recompute_activations``; ``auto`` recomputes whole blocks on a GPU, where memory is short."""
     setting = training.recompute_activations
-    decoder.recompute_activations = decoder.device.type == "cuda" if setting == "auto" else bool(setting)
+    if setting == "auto":
+        setting = "full" if decoder.device.type == "cuda" else "none"
+    if isinstance(setting, bool):
+        setting = "full" if setting else "none"
+    decoder.recompute_activations(setting)
 
 
 def resolve_device(name: str) -> torch.device:

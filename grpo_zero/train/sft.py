@@ -31,7 +31,7 @@ from grpo_zero.train.recorder import Recorder
 from grpo_zero.train.rows import weigh
 from grpo_zero.train.run import checkpoint_to_resume
 from grpo_zero.train.schedule import sft_learning_rate
-from grpo_zero.train.token_loss import demonstration_loss
+from grpo_zero.train.token_loss import DemonstrationLoss
 from grpo_zero.train.update import update
 
 
@@ -111,7 +111,7 @@ def _step(policy: Policy, optimizer: AdamW, rows: list[TrainRow], step: int, con
     num_tokens = sum(len(row.completion_ids) for row in rows)
     learning_rate = sft_learning_rate(step, config.sft)
     weighed = weigh(rows, "token", config.training.max_gen_len)
-    facts = update(policy, optimizer, weighed, demonstration_loss, learning_rate=learning_rate, config=config.training)
+    facts = update(policy, optimizer, weighed, DemonstrationLoss(), learning_rate=learning_rate, config=config.training)
     step_s = time.perf_counter() - started
     return StepRecord(
         step,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import torch
@@ -11,12 +11,10 @@ from torch import Tensor
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.train.batch import PackedBatch, TrainRow, pack, split_micro_batches
-from grpo_zero.train.logprobs import chunked_logprobs
+from grpo_zero.train.logprobs import chunked_logprobs, head_backward
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy
-
-TokenLoss = Callable[[Tensor, PackedBatch], tuple[Tensor, Mapping[str, Tensor]]]
-"""From a micro-batch's log-probs ``[C]`` to its part of the loss, a scalar, and to sums of facts over its tokens."""
+from grpo_zero.train.token_loss import TokenLoss, slope
 
 
 def update(
@@ -50,7 +48,7 @@ def update(
     for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
         batch = pack(micro_rows, policy.decoder.device)
         parts.append(backward(policy, batch, loss, temperature, config.head_chunk_tokens))
-        num_forwarded += len(batch.targets_C)
+        num_forwarded += len(batch.completion)
     grad_norm = clip_gradients(policy.decoder, config.max_grad_norm)
     optimizer.step(learning_rate)
     optimizer.zero_grad()
@@ -63,21 +61,25 @@ def backward(
     policy: Policy, batch: PackedBatch, loss: TokenLoss, temperature: float, chunk_tokens: int
 ) -> dict[str, Tensor]:
     """Forward and backward of one micro-batch; gradients add up in the parameters. Returns its loss and sums over its tokens."""
-    logprobs_C, entropy_C = batch_logprobs(policy.decoder, batch, temperature, policy.has_token_V, chunk_tokens)
-    value, facts = loss(logprobs_C, batch)
-    value.backward()
-    gap_C = (logprobs_C.detach() - batch.sampled_logprobs_C).abs()
-    return {"loss": value.detach(), "entropy": entropy_C.sum(), "logprob_gap": gap_C.sum(), **facts}
+    decoder, tokens = policy.decoder, batch.completion
+    hidden_CE = decoder(batch.tokens_T, batch.positions_T, batch.attend)[batch.predictor_C]
+    head = (hidden_CE.detach(), decoder.head_weight_VE, tokens.targets_C, temperature, policy.has_token_V, chunk_tokens)
+    parts: list[dict[str, Tensor]] = []
 
+    def slope_of_chunk(part: slice, logprobs_C: Tensor) -> Tensor:
+        slope_C, facts = slope(loss, logprobs_C, tokens[part])
+        parts.append(facts)
+        return slope_C
 
-def batch_logprobs(
-    decoder: Decoder, batch: PackedBatch, temperature: float, has_token_V: Tensor | None, chunk_tokens: int
-) -> tuple[Tensor, Tensor]:
-    """Log-prob of each completion token and entropy of the distribution it came from: float32 ``[C]`` each, nats."""
-    hidden_TE = decoder(batch.tokens_T, batch.positions_T, batch.attend)
-    return chunked_logprobs(
-        hidden_TE[batch.predictor_C], decoder.head_weight_VE, batch.targets_C, temperature, has_token_V, chunk_tokens
-    )
+    if loss.is_separable or len(tokens) <= chunk_tokens:
+        grad_hidden_CE, logprobs_C, entropy_C = head_backward(*head, slope_of_chunk)
+    else:  # a token's slope waits for its whole completion's log-probs: the head runs twice
+        slope_C = slope_of_chunk(slice(None), chunked_logprobs(*head))
+        grad_hidden_CE, logprobs_C, entropy_C = head_backward(*head, lambda part, _: slope_C[part])
+    hidden_CE.backward(grad_hidden_CE)
+    facts = {name: torch.stack([facts[name] for facts in parts]).sum() for name in parts[0]}
+    gap_C = (logprobs_C - tokens.sampled_logprobs_C).abs()
+    return {"entropy": entropy_C.sum(), "logprob_gap": gap_C.sum(), **facts}
 
 
 @torch.no_grad()
@@ -88,7 +90,9 @@ def row_logprobs(
     flat: list[float] = []
     for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
         batch = pack(micro_rows, decoder.device)
-        flat += batch_logprobs(decoder, batch, config.temperature, has_token_V, config.head_chunk_tokens)[0].tolist()
+        hidden_CE = decoder(batch.tokens_T, batch.positions_T, batch.attend)[batch.predictor_C]
+        head = (decoder.head_weight_VE, batch.completion.targets_C, config.temperature, has_token_V)
+        flat += chunked_logprobs(hidden_CE, *head, config.head_chunk_tokens).tolist()
     values = iter(flat)
     return [list(islice(values, len(row.completion_ids))) for row in rows]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from grpo_zero.rollout.naive import naive_generate
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.rows import weigh
-from grpo_zero.train.token_loss import grpo_loss
+from grpo_zero.train.token_loss import GRPOLoss
 from grpo_zero.train.update import update
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -57,7 +56,7 @@ def test_updates_equal_the_cpus(preset: str, is_on_policy: bool) -> None:
     for device in ("cpu", "cuda"):
         decoder = tiny_decoder("qwen2").to(device)
         catcher = GradientCatcher(decoder)
-        loss = partial(grpo_loss, algorithm=algorithm, is_on_policy=is_on_policy)
+        loss = GRPOLoss(algorithm=algorithm, is_on_policy=is_on_policy)
         config = TrainingConfig(max_grad_norm=1e9, micro_batch_size=3)
         facts = update(policy_of(decoder), catcher, rows, loss, learning_rate=1.0, config=config)
         found.append((facts, torch.cat([g.flatten().cpu() for g in catcher.gradients.values()])))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from helpers.tiny import policy_of, random_rows, tiny_decoder
 from torch import Tensor
@@ -12,10 +10,10 @@ from grpo_zero.config import TrainingConfig
 from grpo_zero.presets import AlgorithmConfig
 from grpo_zero.train.optimizer import AdamW, join_master
 from grpo_zero.train.rows import weigh
-from grpo_zero.train.token_loss import grpo_loss
+from grpo_zero.train.token_loss import GRPOLoss
 from grpo_zero.train.update import update
 
-LOSS = partial(grpo_loss, algorithm=AlgorithmConfig(), is_on_policy=True)
+LOSS = GRPOLoss(algorithm=AlgorithmConfig(), is_on_policy=True)
 
 
 def masters(optimizer: AdamW) -> Tensor:

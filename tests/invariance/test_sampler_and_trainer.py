@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -18,7 +16,7 @@ from grpo_zero.train.batch import TrainRow, pack
 from grpo_zero.train.logprobs import chunked_logprobs
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.rows import weigh
-from grpo_zero.train.token_loss import demonstration_loss, grpo_loss
+from grpo_zero.train.token_loss import DemonstrationLoss, GRPOLoss
 from grpo_zero.train.update import update
 
 PROMPTS = [[5, 9, 2], [8], [7, 3, 30, 17, 3, 44, 10]]
@@ -44,15 +42,20 @@ def test_log_probs_agree_before_and_after_each_update(decoder: Decoder, temperat
         batch = pack(rows, decoder.device)
         with torch.no_grad():
             hidden_TE = decoder(batch.tokens_T, batch.positions_T, batch.attend)
-            logprobs_C, _ = chunked_logprobs(
-                hidden_TE[batch.predictor_C], decoder.head_weight_VE, batch.targets_C, temperature, MASK_V, 16
+            logprobs_C = chunked_logprobs(
+                hidden_TE[batch.predictor_C],
+                decoder.head_weight_VE,
+                batch.completion.targets_C,
+                temperature,
+                MASK_V,
+                16,
             )
-        torch.testing.assert_close(logprobs_C, batch.sampled_logprobs_C, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(logprobs_C, batch.completion.sampled_logprobs_C, rtol=1e-5, atol=1e-5)
         facts = update(
             policy,
             optimizer,
             weigh(rows, "token", 9),
-            partial(grpo_loss, algorithm=AlgorithmConfig(), is_on_policy=True),
+            GRPOLoss(algorithm=AlgorithmConfig(), is_on_policy=True),
             learning_rate=0.01,
             config=config,
             temperature=temperature,
@@ -72,7 +75,7 @@ def test_a_stale_sampler_would_show(decoder: Decoder) -> None:
         policy_of(decoder),
         GradientCatcher(decoder),
         rows,
-        demonstration_loss,
+        DemonstrationLoss(),
         learning_rate=0.0,
         config=TrainingConfig(),
     )
@@ -90,7 +93,7 @@ def test_a_row_means_the_same_alone_and_beside_longer_ones(decoder: Decoder, len
     batch = pack([TrainRow(0, prompts[length], row.token_ids, 1.0)], decoder.device)
     with torch.no_grad():
         hidden_TE = decoder(batch.tokens_T, batch.positions_T, batch.attend)
-        alone_C, _ = chunked_logprobs(
-            hidden_TE[batch.predictor_C], decoder.head_weight_VE, batch.targets_C, 1.0, None, 16
+        alone_C = chunked_logprobs(
+            hidden_TE[batch.predictor_C], decoder.head_weight_VE, batch.completion.targets_C, 1.0, None, 16
         )
     assert row.logprobs == pytest.approx(alone_C.tolist(), rel=1e-5, abs=1e-5)

@@ -7,7 +7,6 @@ them is worth.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from grpo_zero.reference.losses import policy_loss
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.rows import weigh
-from grpo_zero.train.token_loss import demonstration_loss, grpo_loss
+from grpo_zero.train.token_loss import DemonstrationLoss, GRPOLoss
 from grpo_zero.train.update import update
 
 MAX_LENGTH = 9
@@ -88,7 +87,7 @@ def packed(
         policy_of(decoder, has_token_V),
         catcher,
         weigh(rows, algorithm.average, MAX_LENGTH),
-        partial(grpo_loss, algorithm=algorithm, is_on_policy=is_on_policy),
+        GRPOLoss(algorithm=algorithm, is_on_policy=is_on_policy),
         learning_rate=1.0,
         config=TrainingConfig(max_grad_norm=1e9, **settings),
         temperature=temperature,
@@ -207,7 +206,7 @@ def test_every_family_equals_plain_padded_rows_with_dense_logits(
 
 def test_recomputing_activations_changes_nothing(decoder: Decoder) -> None:
     _, expected = packed(decoder, ROWS)
-    decoder.recompute_activations = True
+    decoder.recompute_activations("full")
     _, gradients = packed(decoder, ROWS)
     assert_same_gradients(gradients, expected)
 
@@ -256,7 +255,7 @@ def test_nothing_to_learn_leaves_weights_and_optimizer_untouched(rows: list[Trai
     decoder = tiny_decoder("qwen2")
     optimizer = AdamW(decoder.named_parameters(), weight_decay=0.5)
     before = {name: p.detach().clone() for name, p in decoder.named_parameters()}
-    facts = update(policy_of(decoder), optimizer, rows, demonstration_loss, learning_rate=1.0, config=TrainingConfig())
+    facts = update(policy_of(decoder), optimizer, rows, DemonstrationLoss(), learning_rate=1.0, config=TrainingConfig())
     assert facts == {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
     assert optimizer.num_steps == 0
     for name, parameter in decoder.named_parameters():
@@ -270,7 +269,7 @@ def test_clipping_scales_all_gradients_to_the_norm(decoder: Decoder) -> None:
         policy_of(decoder),
         catcher,
         weigh(ROWS, "token", MAX_LENGTH),
-        partial(grpo_loss, algorithm=DEFAULT, is_on_policy=True),
+        GRPOLoss(algorithm=DEFAULT, is_on_policy=True),
         learning_rate=1.0,
         config=TrainingConfig(max_grad_norm=0.01),
     )

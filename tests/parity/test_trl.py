@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from grpo_zero.config import TrainingConfig
 from grpo_zero.presets import AlgorithmConfig
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.rows import weigh
-from grpo_zero.train.token_loss import grpo_loss
+from grpo_zero.train.token_loss import GRPOLoss
 from grpo_zero.train.update import update
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -174,7 +173,7 @@ def our_update(
         policy_of(decoder),
         catcher,
         weigh(rows, algorithm.average, MAX_LENGTH),
-        partial(grpo_loss, algorithm=algorithm, is_on_policy=rows[0].sampled_logprobs is None),
+        GRPOLoss(algorithm=algorithm, is_on_policy=rows[0].sampled_logprobs is None),
         learning_rate=0.0,
         config=TrainingConfig(max_grad_norm=1e9),
     )

@@ -14,7 +14,7 @@ import grpo_zero
 
 PACKAGE = Path(grpo_zero.__file__).parent
 LAYERS = [
-    {"grpo_zero", "types", "errors", "randomness", "settings", "presets", "config", "runs"},
+    {"grpo_zero", "types", "errors", "allocator", "randomness", "settings", "presets", "config", "runs"},
     {"text", "tasks", "reference", "observe", "algorithms"},
     {"model"},
     {"checkpoint"},
@@ -29,6 +29,7 @@ SIBLINGS_ARE_STRANGERS = [{"text", "tasks", "reference", "observe", "algorithms"
 TORCH_FREE = [
     "types",
     "errors",
+    "allocator",
     "randomness",
     "settings",
     "presets",

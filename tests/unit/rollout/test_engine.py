@@ -154,7 +154,7 @@ def test_recompute_in_training_does_not_touch_sampling(decoder: Decoder) -> None
     """T11."""
     engine = Engine(decoder, STOP_IDS, None)
     expected = engine.generate(PROMPTS, 2, MODES["sampled"])
-    decoder.recompute_activations = True
+    decoder.recompute_activations("full")
     assert_same(engine.generate(PROMPTS, 2, MODES["sampled"]), expected)
 
 

@@ -36,7 +36,9 @@ def check_every_target(rows: list[TrainRow]) -> None:
         for t, target in enumerate(row.completion_ids)
     ]
     found = []
-    for predictor, target, advantage in zip(batch.predictor_C, batch.targets_C, batch.advantages_C, strict=True):
+    for predictor, target, advantage in zip(
+        batch.predictor_C, batch.completion.targets_C, batch.completion.advantages_C, strict=True
+    ):
         seen = mask_TT[predictor]
         order = batch.positions_T[seen].argsort()
         assert batch.positions_T[seen][order].tolist() == list(range(int(seen.sum())))
@@ -62,12 +64,12 @@ def test_empty_completions_contribute_nothing(place: int) -> None:
     empty = TrainRow(rows[min(place, 1)].group, rows[min(place, 1)].prompt_ids, [], 5.0)
     with_empty = [*rows[:place], empty, *rows[place:]]
     check_every_target(with_empty)
-    assert torch.equal(pack(with_empty, CPU).targets_C, pack(rows, CPU).targets_C)
+    assert torch.equal(pack(with_empty, CPU).completion.targets_C, pack(rows, CPU).completion.targets_C)
 
 
 def test_nothing_but_empty_completions() -> None:
     batch = pack([TrainRow(0, [1, 2], [], 1.0)], CPU)
-    assert len(batch.targets_C) == len(batch.predictor_C) == len(batch.advantages_C) == 0
+    assert len(batch.completion.targets_C) == len(batch.predictor_C) == len(batch.completion.advantages_C) == 0
 
 
 def test_masks_come_from_lengths_not_from_token_values() -> None:
@@ -75,14 +77,14 @@ def test_masks_come_from_lengths_not_from_token_values() -> None:
     rows = [TrainRow(0, [0, 0, 5], [7, 0], 1.0), TrainRow(0, [0, 0, 5], [0, 0, 0], 2.0), TrainRow(1, [0], [0], 3.0)]
     check_every_target(rows)
     batch = pack(rows, CPU)
-    assert batch.targets_C.tolist() == [7, 0, 0, 0, 0, 0]
-    assert batch.advantages_C.tolist() == [1, 1, 2, 2, 2, 3]
+    assert batch.completion.targets_C.tolist() == [7, 0, 0, 0, 0, 0]
+    assert batch.completion.advantages_C.tolist() == [1, 1, 2, 2, 2, 3]
 
 
 def test_sampled_logprobs_stand_beside_their_tokens() -> None:
     rows = [TrainRow(0, [1], [2, 3], 1.0, [-0.5, -0.25]), TrainRow(0, [1], [4], 1.0)]
     torch.testing.assert_close(
-        pack(rows, CPU).sampled_logprobs_C, torch.tensor([-0.5, -0.25, float("nan")]), equal_nan=True
+        pack(rows, CPU).completion.sampled_logprobs_C, torch.tensor([-0.5, -0.25, float("nan")]), equal_nan=True
     )
 
 
