@@ -1,7 +1,8 @@
 """Freed memory stays with the process, so the next step does not have it zeroed by the kernel again.
 
-By default glibc returns every large block when it is freed. A step frees and asks again for gigabytes of gradients and
-activations, and each return costs a page fault per 4 KiB. Peak memory is the same: what is kept is used again.
+By default glibc gives the end of the heap back when it is freed, and blocks above a threshold at once. A step frees and asks again
+for gigabytes of gradients and activations, and each return costs a page fault per 4 KiB. Blocks of more than 32 MiB, glibc's
+limit, still go back: kept as well, they would cut the heap into pieces that fit nothing, and memory would grow.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import platform
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Names and numbers of glibc's malloc.h; mallopt(3)."""
 
 
@@ -18,4 +19,4 @@ def keep_freed_memory() -> bool:
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+    return bool(mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))

@@ -131,7 +131,13 @@ class TrainingConfig:
         None, "Questions whose completions one of these updates learns from; null is all of the step.", minimum=1
     )
     num_slots: int | None = option(None, "Completions sampled at once; null is as many as memory allows.", minimum=1)
-    head_chunk_tokens: int = option(1024, "Tokens that go through the vocabulary head at once in training.", minimum=1)
+    decode_kernels: str = option(
+        "auto",
+        "Matrix products of sampling on a CPU: auto takes the kernels measured fastest on this machine, plain always the same "
+        "one. They differ in rounding.",
+        choices=("auto", "plain"),
+    )
+    head_chunk_tokens: int = option(256, "Tokens that go through the vocabulary head at once in training.", minimum=1)
 
     @property
     def num_answers_per_question(self) -> int:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from grpo_zero.config import Config
 from grpo_zero.errors import UserError
-from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.sampler import SamplingParams
-from grpo_zero.train.policy import Policy, load_policy
+from grpo_zero.train.policy import Policy, load_policy, make_engine
 from grpo_zero.train.problems import make_task
 
 
@@ -63,7 +62,7 @@ def _answer(config: Config, policy: Policy, prompt: list[int], turn: int) -> tup
         raise UserError(
             f"The conversation has {len(prompt)} tokens and the model's context is {context}: start a new one."
         )
-    engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V)
+    engine = make_engine(policy, config.training)
     params = SamplingParams(room, settings.temperature, settings.top_k or None, settings.top_p)
     [[completion]] = engine.generate([prompt], 1, params, seed_key=(config.training.random_seed, "chat", turn))
     return policy.text(completion), completion.is_finished

@@ -9,9 +9,8 @@ from grpo_zero.errors import UserError
 from grpo_zero.observe.console import Console
 from grpo_zero.observe.files import write_summary
 from grpo_zero.observe.record import StepRecord
-from grpo_zero.rollout.engine import Engine
 from grpo_zero.train.evaluate import evaluate, flatten
-from grpo_zero.train.policy import load_policy
+from grpo_zero.train.policy import load_policy, make_engine
 from grpo_zero.train.problems import held_out_problems, load_rows, make_task
 from grpo_zero.train.recorder import machine_facts
 
@@ -28,7 +27,7 @@ def evaluate_model(config: Config, json_path: Path | None) -> dict[str, float]:
     policy = load_policy(
         config.model, init_seed=seed, max_tokens=config.training.max_prompt_len + config.evaluation_gen_len
     )
-    engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V, config.training.num_slots)
+    engine = make_engine(policy, config.training)
     console = Console()
     metrics, judged = evaluate(
         policy,

@@ -112,18 +112,21 @@ class SlotCache:
 
     def begin_step(self, lengths_S: np.ndarray) -> None:
         """Announce the next token: ``lengths_S`` own tokens each running slot already holds."""
-        self.num_running = len(lengths_S)
+        self.num_running, shortest = len(lengths_S), int(lengths_S.min())
         self.own_max = int(lengths_S.max()) + 1
-        self.slots = torch.arange(self.num_running, device=self.device)
-        self.write_at_S = torch.from_numpy(lengths_S).to(self.device)
-        hidden = np.arange(self.own_max)[None, :] > lengths_S[:, None]
-        self.own_hidden_S1T = torch.from_numpy(hidden).to(self.device)[:, None, None, :] if hidden.any() else None
+        self.write_at: tuple[Tensor | slice | int, ...] = (slice(self.num_running), slice(None), shortest)
+        self.own_hidden_S1T: Tensor | None = None
+        if shortest + 1 < self.own_max:
+            at_S = torch.from_numpy(lengths_S).to(self.device)
+            self.write_at = (torch.arange(self.num_running, device=self.device), slice(None), at_S)
+            columns_T = torch.arange(self.own_max, device=self.device)
+            self.own_hidden_S1T = (columns_T > at_S[:, None])[:, None, None, :]
 
     def __call__(self, layer: int, q_SHD: Tensor, k_SKD: Tensor, v_SKD: Tensor) -> Tensor:
         n = self.num_running
         keys, values = self.keys_LSKTD[layer], self.values_LSKTD[layer]
-        keys[self.slots, :, self.write_at_S] = k_SKD
-        values[self.slots, :, self.write_at_S] = v_SKD
+        keys[self.write_at] = k_SKD
+        values[self.write_at] = v_SKD
         k_own, v_own = keys[:n, :, : self.own_max], values[:n, :, : self.own_max]
         k_prompt, v_prompt = self.prompt_keys_LPKTD[layer], self.prompt_values_LPKTD[layer]
 

@@ -6,6 +6,7 @@ Equal to ``rollout/naive.py`` token for token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -15,8 +16,10 @@ from grpo_zero.model.attention import GroupLayout, packed_positions
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.randomness import stream
 from grpo_zero.rollout.cache import PromptStore, SlotCache, bytes_per_slot
+from grpo_zero.rollout.products import decode_products
 from grpo_zero.rollout.sampler import SamplingParams, sample
-from grpo_zero.rollout.scheduler import Running, Scheduler
+from grpo_zero.rollout.scheduler import Scheduler
+from grpo_zero.rollout.slots import Slots
 from grpo_zero.types import Completion, FinishReason
 
 PREFILL_TOKENS = 8192
@@ -37,15 +40,22 @@ class Engine:
         stop_ids: any of them ends a completion.
         has_token_V: bool ``[V]``; ids without a token are never sampled. None = all have one.
         num_slots: completions sampled at once; None = as many as memory allows.
+        kernels: ``auto`` multiplies by the kernels that are fastest on this CPU (``rollout/products.py``), ``plain`` never.
     """
 
     def __init__(
-        self, decoder: Decoder, stop_ids: frozenset[int], has_token_V: Tensor | None, num_slots: int | None = None
+        self,
+        decoder: Decoder,
+        stop_ids: frozenset[int],
+        has_token_V: Tensor | None,
+        num_slots: int | None = None,
+        kernels: str = "auto",
     ) -> None:
         self.decoder = decoder
         self.stop_ids = stop_ids
         self.has_token_V = has_token_V
         self.num_slots = num_slots
+        self.kernels = kernels
 
     def generate(
         self,
@@ -75,8 +85,9 @@ class Engine:
         was_training = self.decoder.training
         self.decoder.eval()
         try:
-            with torch.inference_mode():
-                return self._run(prompts, num_samples, params, seed_key, policy_step, progress)
+            num_slots = self._slots_for(len(prompts) * num_samples, params)
+            with torch.inference_mode(), self._products(num_slots):
+                return self._run(prompts, num_samples, params, num_slots, seed_key, policy_step, progress)
         finally:
             self.decoder.train(was_training)
 
@@ -85,57 +96,62 @@ class Engine:
         prompts: Sequence[Sequence[int]],
         num_samples: int,
         params: SamplingParams,
+        num_slots: int,
         seed_key: tuple[int, str, int],
         policy_step: int,
         progress: Progress | None,
     ) -> list[list[Completion]]:
-        device, dtype = self.decoder.device, self.decoder.embedding.weight.dtype
+        decoder, device, max_new = self.decoder, self.decoder.device, params.max_new_tokens
         total = len(prompts) * num_samples
-        scheduler = Scheduler(len(prompts), num_samples, self._slots_for(total, params, dtype))
-        cache = SlotCache(self.decoder.spec, scheduler.num_slots, params.max_new_tokens, dtype, device)
-        uniforms_ST = np.zeros((scheduler.num_slots, params.max_new_tokens))
+        scheduler = Scheduler(len(prompts), num_samples, num_slots)
+        cache = SlotCache(decoder.spec, num_slots, max_new, decoder.embedding.weight.dtype, device)
+        slots = Slots(num_slots, max_new, self.stop_ids, decoder.spec.vocab_size, device)
         first_logits: dict[int, Tensor] = {}
         out: list[list[Completion | None]] = [[None] * num_samples for _ in prompts]
         num_finished = 0
 
-        def finish(slots: Sequence[int]) -> None:
-            nonlocal num_finished
-            for slot in slots:
-                done = scheduler.running[slot]
-                reason: FinishReason = "stop" if done.token_ids[-1] in self.stop_ids else "length"
-                out[done.prompt_index][done.sample_index] = Completion(
-                    done.prompt_index, done.sample_index, done.token_ids, done.logprobs, reason, policy_step
+        def finish(ended: Sequence[int]) -> None:
+            for slot in ended:
+                row = scheduler.running[slot]
+                token_ids, logprobs = slots.read(slot)
+                reason: FinishReason = "stop" if token_ids[-1] in self.stop_ids else "length"
+                out[row.prompt_index][row.sample_index] = Completion(
+                    row.prompt_index, row.sample_index, token_ids, logprobs, reason, policy_step
                 )
-            num_finished += len(slots)
-            moves = scheduler.retire(slots)
+            moves = scheduler.retire(ended)
             cache.move(moves)
-            for move in moves:
-                uniforms_ST[move.target] = uniforms_ST[move.source]
+            slots.move(moves)
 
         while not scheduler.is_done:
             first_free = len(scheduler.running)
             admitted = scheduler.admit()
             if admitted:
+                rows = slice(first_free, first_free + len(admitted))
                 fresh = sorted({row.prompt_index for row in admitted} - cache.prompts.keys())
                 first_logits |= self._prefill(fresh, prompts, cache)
-                for slot, row in enumerate(admitted, first_free):
-                    noise = stream(*seed_key, row.prompt_index, row.sample_index)
-                    uniforms_ST[slot] = noise.random(params.max_new_tokens)
+                noise = [stream(*seed_key, row.prompt_index, row.sample_index).random(max_new) for row in admitted]
+                slots.admit(first_free, [len(prompts[row.prompt_index]) for row in admitted], np.stack(noise))
                 logits_SV = torch.stack([first_logits[row.prompt_index] for row in admitted])
-                self._append(admitted, logits_SV, uniforms_ST[first_free : first_free + len(admitted), 0], params)
                 last_waiting = scheduler.waiting[0].prompt_index if scheduler.waiting else len(prompts)
                 first_logits = {p: x for p, x in first_logits.items() if p >= last_waiting}
             else:
-                self._decode(scheduler.running, prompts, cache, uniforms_ST, params)
-            ended = self._ended(scheduler.running, params)
+                rows = slice(0, first_free)
+                cache.begin_step(slots.num_new_S[rows] - 1)
+                logits_SV = decoder.logits(decoder(*slots.last(first_free), cache))
+            ended = slots.record(rows, *sample(logits_SV, slots.uniforms(rows), params, self.has_token_V))
+            del logits_SV
             finish(ended)
             if (admitted or ended) and scheduler.running:
                 cache.seat([row.prompt_index for row in scheduler.running])
+            num_finished += len(ended)
             if ended and progress is not None:
                 progress(num_finished, total)
         return [[completion for completion in row if completion is not None] for row in out]
 
-    def _slots_for(self, total: int, params: SamplingParams, dtype: torch.dtype) -> int:
+    def _products(self, num_slots: int) -> AbstractContextManager[None]:
+        return decode_products(self.decoder, num_slots) if self.kernels == "auto" else nullcontext()
+
+    def _slots_for(self, total: int, params: SamplingParams) -> int:
         if self.num_slots is not None:
             return min(self.num_slots, total)
         room = CPU_CACHE_BYTES
@@ -143,6 +159,7 @@ class Engine:
             # Blocks that PyTorch keeps cached are free too, though the driver does not know it.
             torch.cuda.empty_cache()
             room = int(GPU_CACHE_SHARE * torch.cuda.mem_get_info(self.decoder.device)[0])
+        dtype = self.decoder.embedding.weight.dtype
         return max(1, min(total, room // bytes_per_slot(self.decoder.spec, params.max_new_tokens, dtype)))
 
     def _prefill(self, fresh: list[int], prompts: Sequence[Sequence[int]], cache: SlotCache) -> dict[int, Tensor]:
@@ -160,40 +177,6 @@ class Engine:
                 cache.add_prompt(p, store, position)
                 logits[p] = row
         return logits
-
-    def _decode(
-        self,
-        running: list[Running],
-        prompts: Sequence[Sequence[int]],
-        cache: SlotCache,
-        uniforms_ST: np.ndarray,
-        params: SamplingParams,
-    ) -> None:
-        """One token for every running completion."""
-        device = self.decoder.device
-        num_new_S = np.array([len(row.token_ids) for row in running])
-        prompt_lengths_S = np.array([len(prompts[row.prompt_index]) for row in running])
-        tokens_S = torch.tensor([row.token_ids[-1] for row in running], device=device)
-        positions_S = torch.from_numpy(prompt_lengths_S + num_new_S - 1).to(device)
-        cache.begin_step(num_new_S - 1)
-        hidden_SE = self.decoder(tokens_S, positions_S, cache)
-        self._append(running, self.decoder.logits(hidden_SE), uniforms_ST[np.arange(len(running)), num_new_S], params)
-
-    def _append(self, rows: list[Running], logits_SV: Tensor, uniforms_S: np.ndarray, params: SamplingParams) -> None:
-        # Apple's mps has no float64.
-        dtype = torch.float32 if logits_SV.device.type == "mps" else torch.float64
-        uniforms = torch.from_numpy(uniforms_S).to(logits_SV.device, dtype)
-        ids_S, logprobs_S = sample(logits_SV, uniforms, params, self.has_token_V)
-        for row, token_id, logprob in zip(rows, ids_S.tolist(), logprobs_S.tolist(), strict=True):
-            row.token_ids.append(token_id)
-            row.logprobs.append(logprob)
-
-    def _ended(self, running: list[Running], params: SamplingParams) -> list[int]:
-        return [
-            slot
-            for slot, row in enumerate(running)
-            if row.token_ids[-1] in self.stop_ids or len(row.token_ids) >= params.max_new_tokens
-        ]
 
 
 def _by_tokens(indices: list[int], prompts: Sequence[Sequence[int]], limit: int) -> list[list[int]]:

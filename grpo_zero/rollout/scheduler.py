@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Running:
     """One completion while it is being sampled."""
 
     prompt_index: int
     sample_index: int
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ import torch
 from grpo_zero.algorithms.advantages import advantages
 from grpo_zero.config import Config
 from grpo_zero.observe.record import StepRecord
-from grpo_zero.rollout.engine import Engine, Progress
+from grpo_zero.rollout.engine import Progress
 from grpo_zero.tasks import Task
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.evaluate import Judged
 from grpo_zero.train.kl_reference import KLReference
 from grpo_zero.train.metrics import merge_updates, rollout_metrics, time_metrics
 from grpo_zero.train.optimizer import AdamW
-from grpo_zero.train.policy import Policy
+from grpo_zero.train.policy import Policy, make_engine
 from grpo_zero.train.problems import ProblemSource
 from grpo_zero.train.rewards import shaped_rewards
 from grpo_zero.train.rollout import collect
@@ -52,7 +52,7 @@ class GRPO:
     ) -> None:
         self.config, self.policy, self.task = config, policy, task
         self.problems, self.optimizer, self.reference = problems, optimizer, reference
-        self.engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V, config.training.num_slots)
+        self.engine = make_engine(policy, config.training)
 
     def step(self, step: int, progress: Progress | None = None) -> Step:
         """One GRPO step (2402.03300, algorithm 1); ``step`` counts from 1."""

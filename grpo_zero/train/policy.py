@@ -12,6 +12,7 @@ from grpo_zero.checkpoint.source import Source, open_source
 from grpo_zero.config import ModelConfig, TrainingConfig
 from grpo_zero.errors import UserError
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.rollout.engine import Engine
 from grpo_zero.text.chat import ChatTemplate, prompt_ids
 from grpo_zero.text.tokenizer import Tokenizer
 from grpo_zero.types import Completion, Problem
@@ -63,6 +64,12 @@ def load_policy(config: ModelConfig, *, init_seed: int, max_tokens: int | None =
     mask = torch.from_numpy(source.tokenizer.has_token_V(source.spec.vocab_size))
     has_token_V = None if bool(mask.all()) else mask.to(device)
     return Policy(decoder, source.tokenizer, template, source, has_token_V)
+
+
+def make_engine(policy: Policy, training: TrainingConfig) -> Engine:
+    """The configured sampling engine over the policy's weights."""
+    stop_ids = policy.tokenizer.stop_ids
+    return Engine(policy.decoder, stop_ids, policy.has_token_V, training.num_slots, training.decode_kernels)
 
 
 def set_recompute(decoder: Decoder, training: TrainingConfig) -> None:

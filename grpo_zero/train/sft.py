@@ -11,7 +11,6 @@ from grpo_zero.config import Config
 from grpo_zero.errors import UserError
 from grpo_zero.observe.console import Console
 from grpo_zero.observe.record import StepRecord
-from grpo_zero.rollout.engine import Engine
 from grpo_zero.runs import checkpoint_folder, new_run_folder
 from grpo_zero.tasks import Task
 from grpo_zero.train.batch import TrainRow
@@ -25,7 +24,7 @@ from grpo_zero.train.demonstrations import (
 from grpo_zero.train.evaluate import evaluate
 from grpo_zero.train.interrupt import interruptible
 from grpo_zero.train.optimizer import AdamW, make_optimizer
-from grpo_zero.train.policy import Policy, load_policy, set_recompute
+from grpo_zero.train.policy import Policy, load_policy, make_engine, set_recompute
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
 from grpo_zero.train.recorder import Recorder
 from grpo_zero.train.rows import weigh
@@ -65,7 +64,7 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
     folder = resume or new_run_folder(config)
     recorder = Recorder(folder, Console(sft.max_steps, first_step=first_step), policy, first_step if resume else None)
     checkpoints = checkpoint_folder(config, folder)
-    engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V, training.num_slots)
+    engine = make_engine(policy, training)
     step = first_step
     try:
         with interruptible() as interrupt:

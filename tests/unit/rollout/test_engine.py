@@ -183,10 +183,10 @@ def test_slots_by_memory(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> N
     assert bytes_per_slot(spec, 16, torch.float32) == one
     monkeypatch.setattr(engine_module, "CPU_CACHE_BYTES", 5 * one + 1)
     engine = Engine(decoder, STOP_IDS, None)
-    assert engine._slots_for(100, params, torch.float32) == 5
-    assert engine._slots_for(3, params, torch.float32) == 3
+    assert engine._slots_for(100, params) == 5
+    assert engine._slots_for(3, params) == 3
     monkeypatch.setattr(engine_module, "CPU_CACHE_BYTES", 1)
-    assert engine._slots_for(100, params, torch.float32) == 1
+    assert engine._slots_for(100, params) == 1
 
 
 def test_progress_counts_to_the_total_and_policy_step_is_stored(decoder: Decoder) -> None:
