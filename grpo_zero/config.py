@@ -113,6 +113,11 @@ class TrainingConfig:
     memory_efficient_adamw: bool = option(
         False, "Keep optimizer state in host memory, for less GPU memory and slower steps."
     )
+    moment_bits: int = option(
+        32,
+        "Bits of each of AdamW's two moments of a weight; 8 takes a quarter of the memory and makes steps a little noisy.",
+        choices=(32, 8),
+    )
     recompute_activations: bool | str = option(
         "auto",
         "Compute activations again in backward instead of keeping them: none, selective (the MLP's first product), full (all "

@@ -1,5 +1,7 @@
 """AdamW whose small updates do not round away, with states on the device or on the host. One arithmetic in all modes.
 
+Moments are kept in float32 or in 8 bits (``train/moments.py``), gradients where backward leaves them.
+
 bf16 weights keep 8 bits of mantissa: at learning rate 1e-5 most steps are smaller than half a unit in the last place and would
 vanish. So a float32 master stands behind every weight. It costs 2 bytes a weight, not 4: the weight itself is the master
 rounded to bf16, and an int16 holds the rest, so that ``master bits = (weight bits << 16) + rest``. The rests live in host
@@ -15,9 +17,11 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from grpo_zero.config import TrainingConfig
+from grpo_zero.train.moments import new_moments, parts, read_moments, write_moments
 
-CHUNK = 2**24
-"""Weights stepped at a time where a float32 copy has to be made; bounds the temporary memory to a few times 64 MB."""
+DEVICE_CHUNK, HOST_CHUNK = 2**22, 2**20
+"""Weights stepped at a time where copies have to be made, on a GPU and on a CPU. Bounds temporary memory to a dozen times 16 MB
+and 4 MB, whatever the parameter: a GPU is asked less often, a CPU's cache holds more of it."""
 
 
 def split_master(master: Tensor) -> tuple[Tensor, Tensor]:
@@ -34,13 +38,14 @@ def join_master(weight: Tensor, rest: Tensor) -> Tensor:
 
 
 class AdamW:
-    """Adam with decoupled weight decay (Loshchilov & Hutter, 1711.05101, algorithm 2) on float32 masters and moments.
+    """Adam with decoupled weight decay (Loshchilov & Hutter, 1711.05101, algorithm 2) on float32 masters.
 
     Args:
         named_parameters: what to train; float32 or bfloat16.
         betas, weight_decay, eps: as in the paper; weight decay applies to every parameter.
         states_on_host: keep the moments too in main memory and step there (``memory_efficient_adamw``): the device then
             holds weights and gradients alone.
+        moment_bits: 32, or 8 for a quarter of the moments' memory.
     """
 
     def __init__(
@@ -51,17 +56,18 @@ class AdamW:
         weight_decay: float = 0.0,
         eps: float = 1e-8,
         states_on_host: bool = False,
+        moment_bits: int = 32,
     ) -> None:
         self.parameters = dict(named_parameters)
         self.betas, self.weight_decay, self.eps = betas, weight_decay, eps
-        self.states_on_host = states_on_host
+        self.states_on_host, self.moment_bits = states_on_host, moment_bits
         self.num_steps = 0
         self.states = {name: self._initial_state(p) for name, p in self.parameters.items()}
 
     def _initial_state(self, parameter: Tensor) -> dict[str, Tensor]:
         weight = parameter.detach()
         device = torch.device("cpu") if self.states_on_host else weight.device
-        state = {name: torch.zeros(weight.shape, dtype=torch.float32, device=device) for name in ("moment1", "moment2")}
+        state = new_moments(weight.shape, self.moment_bits, device)
         if weight.dtype == torch.bfloat16:
             state["rest"] = torch.zeros(weight.shape, dtype=torch.int16, device="cpu")
         return state
@@ -77,23 +83,39 @@ class AdamW:
     def _step_parameter(self, parameter: Tensor, grad: Tensor, state: dict[str, Tensor], learning_rate: float) -> None:
         device = state["moment1"].device
         weight, grad = parameter.detach().view(-1), grad.reshape(-1)
-        in_place = weight.dtype == torch.float32 and weight.device == device
-        size = weight.numel() if in_place else CHUNK
-        for start in range(0, weight.numel(), size):
-            part = slice(start, start + size)
-            moments = [state[name].view(-1)[part] for name in ("moment1", "moment2")]
+        in_place = weight.dtype == torch.float32 and weight.device == device and self.moment_bits == 32
+        chunk = HOST_CHUNK if device.type == "cpu" else DEVICE_CHUNK
+        for part in parts(weight.numel(), weight.numel() if in_place else chunk):
             here = weight[part].to(device)
-            master = (
-                here if weight.dtype == torch.float32 else join_master(here, state["rest"].view(-1)[part].to(device))
-            )
-            self._adamw(master, grad[part].to(device, torch.float32), moments, learning_rate)
-            if weight.dtype == torch.float32:
-                if not in_place:
-                    weight[part] = master.to(weight.device)
-                continue
-            rounded, rest = split_master(master)
-            weight[part] = rounded.to(weight.device)
-            state["rest"].view(-1)[part] = rest.to("cpu")
+            stepped = self._step_part(here, grad[part].to(device, torch.float32), state, part, learning_rate)
+            if not in_place:
+                weight[part] = stepped.to(weight.device)
+
+    def _step_part(
+        self, weight: Tensor, grad: Tensor, state: dict[str, Tensor], part: slice, learning_rate: float
+    ) -> Tensor:
+        """Step a part of a parameter, all of it on the moments' device, and its state.
+
+        Args:
+            weight: its present values, flat; float32 ones are overwritten.
+            grad: float32, flat.
+
+        Returns:
+            Its new values, in its own dtype.
+        """
+        moments = read_moments(state, part)
+        if weight.dtype == torch.float32:
+            master = weight
+        else:
+            rest = state["rest"].view(-1)[part]
+            master = join_master(weight, rest.to(weight.device))
+        self._adamw(master, grad, moments, learning_rate)
+        write_moments(state, part, moments, self.num_steps)
+        if weight.dtype == torch.float32:
+            return master
+        rounded, new_rest = split_master(master)
+        rest.copy_(new_rest)
+        return rounded
 
     def _adamw(self, master: Tensor, grad: Tensor, moments: list[Tensor], learning_rate: float) -> None:
         step = torch.tensor(float(self.num_steps - 1), device=master.device)
@@ -131,4 +153,5 @@ def make_optimizer(decoder: nn.Module, training: TrainingConfig) -> AdamW:
         betas=training.betas,
         weight_decay=training.weight_decay,
         states_on_host=training.memory_efficient_adamw,
+        moment_bits=training.moment_bits,
     )
