@@ -111,7 +111,7 @@ class TrainingConfig:
         10, "Steps between evaluations, with one before and one after; 0 is none at all.", minimum=0
     )
     memory_efficient_adamw: bool = option(
-        False, "Keep optimizer state in host memory, for less GPU memory and slower steps."
+        False, "Keep optimizer state and gradients in host memory, for less GPU memory and slower steps."
     )
     moment_bits: int = option(
         32,

@@ -1,6 +1,8 @@
 """AdamW whose small updates do not round away, with states on the device or on the host. One arithmetic in all modes.
 
-Moments are kept in float32 or in 8 bits (``train/moments.py``), gradients where backward leaves them.
+Moments are kept in float32 or in 8 bits (``train/moments.py``). ``AdamW`` steps from the gradients that backward leaves in the
+parameters; ``HostAdamW`` has them leave the device at once (``train/offload.py``), and its plain twin is ``AdamW`` with states on
+the host.
 
 bf16 weights keep 8 bits of mantissa: at learning rate 1e-5 most steps are smaller than half a unit in the last place and would
 vanish. So a float32 master stands behind every weight. It costs 2 bytes a weight, not 4: the weight itself is the master
@@ -18,6 +20,7 @@ from torch.optim.adamw import adamw
 
 from grpo_zero.config import TrainingConfig
 from grpo_zero.train.moments import new_moments, parts, read_moments, write_moments
+from grpo_zero.train.offload import HostGradients, Staging
 
 DEVICE_CHUNK, HOST_CHUNK = 2**22, 2**20
 """Weights stepped at a time where copies have to be made, on a GPU and on a CPU. Bounds temporary memory to a dozen times 16 MB
@@ -43,8 +46,7 @@ class AdamW:
     Args:
         named_parameters: what to train; float32 or bfloat16.
         betas, weight_decay, eps: as in the paper; weight decay applies to every parameter.
-        states_on_host: keep the moments too in main memory and step there (``memory_efficient_adamw``): the device then
-            holds weights and gradients alone.
+        states_on_host: keep the moments too in main memory and step there: the device then holds weights and gradients alone.
         moment_bits: 32, or 8 for a quarter of the moments' memory.
     """
 
@@ -71,6 +73,22 @@ class AdamW:
         if weight.dtype == torch.bfloat16:
             state["rest"] = torch.zeros(weight.shape, dtype=torch.int16, device="cpu")
         return state
+
+    def begin(self) -> None:
+        """Before the first backward of an update: no gradients."""
+        self.zero_grad()
+
+    def gather(self) -> None:
+        """After each micro-batch's backward: gradients add up where they are."""
+
+    def clip(self, max_norm: float) -> float:
+        """Scale all gradients down together to ``max_norm``; returns the norm before, summed in float32 whatever their dtype."""
+        grads = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+        total = total_norm(grads)
+        if total > max_norm:
+            for grad in grads:
+                grad.mul_(max_norm / total)
+        return total
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
@@ -146,12 +164,89 @@ class AdamW:
         return {f"{name}/{key}": x for name, state in self.states.items() for key, x in state.items()}
 
 
+class HostAdamW(AdamW):
+    """AdamW for a device that has no room for gradients: they, the moments and the arithmetic are the host's.
+
+    The device holds the weights and the gradients that are on their way: 2 bytes a weight in bf16. Main memory takes 4 bytes a
+    weight for the sums of gradients beside the states. Saved states are those of ``AdamW``.
+    """
+
+    def __init__(
+        self,
+        named_parameters: Iterable[tuple[str, torch.nn.Parameter]],
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 0.0,
+        eps: float = 1e-8,
+        moment_bits: int = 32,
+    ) -> None:
+        super().__init__(
+            named_parameters,
+            betas=betas,
+            weight_decay=weight_decay,
+            eps=eps,
+            states_on_host=True,
+            moment_bits=moment_bits,
+        )
+        largest = max(parameter.numel() for parameter in self.parameters.values())
+        device = next(iter(self.parameters.values())).device
+        self.staging = Staging(device, min(HOST_CHUNK, largest))
+        self.gradients = HostGradients(self.parameters, self.staging)
+        self.scale = 1.0
+        """Of gradients in the step, from clipping."""
+
+    def begin(self) -> None:
+        """Before the first backward of an update: no gradients, and those to come are caught until ``clip`` or ``step``."""
+        self.zero_grad()
+        self.gradients.begin()
+
+    def gather(self) -> None:
+        """After each micro-batch's backward: send off the gradients that were written by hand, as the vocabulary head's is."""
+        self.gradients.gather()
+
+    def clip(self, max_norm: float) -> float:
+        """The norm of all gradients; where it is above ``max_norm`` the step scales them down to it."""
+        self.gradients.end()
+        total = total_norm(self.gradients.values().values())
+        self.scale = max_norm / total if total > max_norm else 1.0
+        return total
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        """One update from the gradients caught; while a part is stepped, the next comes and the one before goes back."""
+        self.gradients.end()
+        self.num_steps += 1
+        weights = {name: self.parameters[name].detach().view(-1) for name in self.gradients.values()}
+        pieces = [(name, part) for name, x in weights.items() for part in parts(x.numel(), self.staging.chunk)]
+        downloads = self.staging.downloads((weights[name][part] for name, part in pieces), self.staging.mark())
+        for (name, part), staged in zip(pieces, downloads, strict=True):
+            grad = self.gradients.sums[name][part] * self.scale
+            stepped = self._step_part(staged.wait(), grad, self.states[name], part, learning_rate)
+            if stepped is not staged.values:
+                staged.values.copy_(stepped)
+            self.staging.upload(staged, weights[name][part])
+        self.staging.finish()
+
+    def zero_grad(self) -> None:
+        """Drop all gradients."""
+        super().zero_grad()
+        self.gradients.forget()
+        self.scale = 1.0
+
+
+def total_norm(grads: Iterable[Tensor]) -> float:
+    """Norm of all gradients together, in float32; 0 without any. In pieces, as a CPU adds long rows up one after the other."""
+    pieces = [piece for grad in grads for piece in grad.reshape(-1).split(HOST_CHUNK)]
+    norms = [torch.linalg.vector_norm(piece, dtype=torch.float32) for piece in pieces]
+    return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0
+
+
 def make_optimizer(decoder: nn.Module, training: TrainingConfig) -> AdamW:
     """The configured optimizer over all weights."""
-    return AdamW(
+    kind = HostAdamW if training.memory_efficient_adamw else AdamW
+    return kind(
         decoder.named_parameters(),
         betas=training.betas,
         weight_decay=training.weight_decay,
-        states_on_host=training.memory_efficient_adamw,
         moment_bits=training.moment_bits,
     )
