@@ -35,15 +35,15 @@ def save_model(policy: Policy, folder: Path, *, overwrite: bool = False) -> None
 def save_checkpoint(policy: Policy, optimizer: AdamW, step: int, folder: Path) -> Path:
     """Write ``folder/step_000123``; the name appears only when everything is on disk. Returns its path.
 
-    Only the newest checkpoint keeps its optimizer (12 bytes a weight with bf16 weights, 8 with float32); older ones stay as
-    models.
+    Only the newest checkpoint keeps its optimizer (8 bytes a weight, 2 with 8-bit moments, and 2 more with bf16 weights); older
+    ones stay as models.
     """
     target = folder / f"step_{step:06d}"
     with replace_folder(target) as aside:
         save_model(policy, aside / MODEL_FOLDER)
         tensors = {name: x.contiguous() for name, x in optimizer.tensors().items()}
         save_file(tensors, aside / OPTIMIZER_FILE)
-        state = {"step": step, "num_steps": optimizer.num_steps}
+        state = {"step": step, "num_steps": optimizer.num_steps, "moment_bits": optimizer.moment_bits}
         (aside / STATE_FILE).write_text(json.dumps(state) + "\n")
     for older in checkpoints(folder):
         if older.name < target.name:
@@ -58,6 +58,12 @@ def load_optimizer(optimizer: AdamW, checkpoint: Path) -> int:
         UserError: the file does not belong to this model.
     """
     saved = json.loads((checkpoint / STATE_FILE).read_text())
+    bits = saved.get("moment_bits", 32)  # checkpoints from before there was a choice do not say
+    if bits != optimizer.moment_bits:
+        raise UserError(
+            f"training.moment_bits is {optimizer.moment_bits}, but {checkpoint} holds moments of {bits} bits: resume with "
+            f"training.moment_bits={bits}."
+        )
     with safe_open(checkpoint / OPTIMIZER_FILE, framework="pt") as file:
         names = set(file.keys())
         for name, tensor in optimizer.tensors().items():

@@ -1,5 +1,9 @@
 """AdamW whose small updates do not round away, with states on the device or on the host. One arithmetic in all modes.
 
+Moments are kept in float32 or in 8 bits (``train/moments.py``). ``AdamW`` steps from the gradients that backward leaves in the
+parameters; ``HostAdamW`` has them leave the device at once (``train/offload.py``), and its plain twin is ``AdamW`` with states on
+the host.
+
 bf16 weights keep 8 bits of mantissa: at learning rate 1e-5 most steps are smaller than half a unit in the last place and would
 vanish. So a float32 master stands behind every weight. It costs 2 bytes a weight, not 4: the weight itself is the master
 rounded to bf16, and an int16 holds the rest, so that ``master bits = (weight bits << 16) + rest``. The rests live in host
@@ -15,9 +19,12 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from grpo_zero.config import TrainingConfig
+from grpo_zero.train.moments import new_moments, parts, read_moments, write_moments
+from grpo_zero.train.offload import HostGradients, Staging
 
-CHUNK = 2**24
-"""Weights stepped at a time where a float32 copy has to be made; bounds the temporary memory to a few times 64 MB."""
+DEVICE_CHUNK, HOST_CHUNK = 2**22, 2**20
+"""Weights stepped at a time where copies have to be made, on a GPU and on a CPU. Bounds temporary memory to a dozen times 16 MB
+and 4 MB, whatever the parameter: a GPU is asked less often, a CPU's cache holds more of it."""
 
 
 def split_master(master: Tensor) -> tuple[Tensor, Tensor]:
@@ -34,13 +41,13 @@ def join_master(weight: Tensor, rest: Tensor) -> Tensor:
 
 
 class AdamW:
-    """Adam with decoupled weight decay (Loshchilov & Hutter, 1711.05101, algorithm 2) on float32 masters and moments.
+    """Adam with decoupled weight decay (Loshchilov & Hutter, 1711.05101, algorithm 2) on float32 masters.
 
     Args:
         named_parameters: what to train; float32 or bfloat16.
         betas, weight_decay, eps: as in the paper; weight decay applies to every parameter.
-        states_on_host: keep the moments too in main memory and step there (``memory_efficient_adamw``): the device then
-            holds weights and gradients alone.
+        states_on_host: keep the moments too in main memory and step there: the device then holds weights and gradients alone.
+        moment_bits: 32, or 8 for a quarter of the moments' memory.
     """
 
     def __init__(
@@ -51,20 +58,37 @@ class AdamW:
         weight_decay: float = 0.0,
         eps: float = 1e-8,
         states_on_host: bool = False,
+        moment_bits: int = 32,
     ) -> None:
         self.parameters = dict(named_parameters)
         self.betas, self.weight_decay, self.eps = betas, weight_decay, eps
-        self.states_on_host = states_on_host
+        self.states_on_host, self.moment_bits = states_on_host, moment_bits
         self.num_steps = 0
         self.states = {name: self._initial_state(p) for name, p in self.parameters.items()}
 
     def _initial_state(self, parameter: Tensor) -> dict[str, Tensor]:
         weight = parameter.detach()
         device = torch.device("cpu") if self.states_on_host else weight.device
-        state = {name: torch.zeros(weight.shape, dtype=torch.float32, device=device) for name in ("moment1", "moment2")}
+        state = new_moments(weight.shape, self.moment_bits, device)
         if weight.dtype == torch.bfloat16:
             state["rest"] = torch.zeros(weight.shape, dtype=torch.int16, device="cpu")
         return state
+
+    def begin(self) -> None:
+        """Before the first backward of an update: no gradients."""
+        self.zero_grad()
+
+    def gather(self) -> None:
+        """After each micro-batch's backward: gradients add up where they are."""
+
+    def clip(self, max_norm: float) -> float:
+        """Scale all gradients down together to ``max_norm``; returns the norm before, summed in float32 whatever their dtype."""
+        grads = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+        total = total_norm(grads)
+        if total > max_norm:
+            for grad in grads:
+                grad.mul_(max_norm / total)
+        return total
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
@@ -77,23 +101,39 @@ class AdamW:
     def _step_parameter(self, parameter: Tensor, grad: Tensor, state: dict[str, Tensor], learning_rate: float) -> None:
         device = state["moment1"].device
         weight, grad = parameter.detach().view(-1), grad.reshape(-1)
-        in_place = weight.dtype == torch.float32 and weight.device == device
-        size = weight.numel() if in_place else CHUNK
-        for start in range(0, weight.numel(), size):
-            part = slice(start, start + size)
-            moments = [state[name].view(-1)[part] for name in ("moment1", "moment2")]
+        in_place = weight.dtype == torch.float32 and weight.device == device and self.moment_bits == 32
+        chunk = HOST_CHUNK if device.type == "cpu" else DEVICE_CHUNK
+        for part in parts(weight.numel(), weight.numel() if in_place else chunk):
             here = weight[part].to(device)
-            master = (
-                here if weight.dtype == torch.float32 else join_master(here, state["rest"].view(-1)[part].to(device))
-            )
-            self._adamw(master, grad[part].to(device, torch.float32), moments, learning_rate)
-            if weight.dtype == torch.float32:
-                if not in_place:
-                    weight[part] = master.to(weight.device)
-                continue
-            rounded, rest = split_master(master)
-            weight[part] = rounded.to(weight.device)
-            state["rest"].view(-1)[part] = rest.to("cpu")
+            stepped = self._step_part(here, grad[part].to(device, torch.float32), state, part, learning_rate)
+            if not in_place:
+                weight[part] = stepped.to(weight.device)
+
+    def _step_part(
+        self, weight: Tensor, grad: Tensor, state: dict[str, Tensor], part: slice, learning_rate: float
+    ) -> Tensor:
+        """Step a part of a parameter, all of it on the moments' device, and its state.
+
+        Args:
+            weight: its present values, flat; float32 ones are overwritten.
+            grad: float32, flat.
+
+        Returns:
+            Its new values, in its own dtype.
+        """
+        moments = read_moments(state, part)
+        if weight.dtype == torch.float32:
+            master = weight
+        else:
+            rest = state["rest"].view(-1)[part]
+            master = join_master(weight, rest.to(weight.device))
+        self._adamw(master, grad, moments, learning_rate)
+        write_moments(state, part, moments, self.num_steps)
+        if weight.dtype == torch.float32:
+            return master
+        rounded, new_rest = split_master(master)
+        rest.copy_(new_rest)
+        return rounded
 
     def _adamw(self, master: Tensor, grad: Tensor, moments: list[Tensor], learning_rate: float) -> None:
         step = torch.tensor(float(self.num_steps - 1), device=master.device)
@@ -124,11 +164,89 @@ class AdamW:
         return {f"{name}/{key}": x for name, state in self.states.items() for key, x in state.items()}
 
 
+class HostAdamW(AdamW):
+    """AdamW for a device that has no room for gradients: they, the moments and the arithmetic are the host's.
+
+    The device holds the weights and the gradients that are on their way: 2 bytes a weight in bf16. Main memory takes 4 bytes a
+    weight for the sums of gradients beside the states. Saved states are those of ``AdamW``.
+    """
+
+    def __init__(
+        self,
+        named_parameters: Iterable[tuple[str, torch.nn.Parameter]],
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 0.0,
+        eps: float = 1e-8,
+        moment_bits: int = 32,
+    ) -> None:
+        super().__init__(
+            named_parameters,
+            betas=betas,
+            weight_decay=weight_decay,
+            eps=eps,
+            states_on_host=True,
+            moment_bits=moment_bits,
+        )
+        largest = max(parameter.numel() for parameter in self.parameters.values())
+        device = next(iter(self.parameters.values())).device
+        self.staging = Staging(device, min(HOST_CHUNK, largest))
+        self.gradients = HostGradients(self.parameters, self.staging)
+        self.scale = 1.0
+        """Of gradients in the step, from clipping."""
+
+    def begin(self) -> None:
+        """Before the first backward of an update: no gradients, and those to come are caught until ``clip`` or ``step``."""
+        self.zero_grad()
+        self.gradients.begin()
+
+    def gather(self) -> None:
+        """After each micro-batch's backward: send off the gradients that were written by hand, as the vocabulary head's is."""
+        self.gradients.gather()
+
+    def clip(self, max_norm: float) -> float:
+        """The norm of all gradients; where it is above ``max_norm`` the step scales them down to it."""
+        self.gradients.end()
+        total = total_norm(self.gradients.values().values())
+        self.scale = max_norm / total if total > max_norm else 1.0
+        return total
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        """One update from the gradients caught; while a part is stepped, the next comes and the one before goes back."""
+        self.gradients.end()
+        self.num_steps += 1
+        weights = {name: self.parameters[name].detach().view(-1) for name in self.gradients.values()}
+        pieces = [(name, part) for name, x in weights.items() for part in parts(x.numel(), self.staging.chunk)]
+        downloads = self.staging.downloads((weights[name][part] for name, part in pieces), self.staging.mark())
+        for (name, part), staged in zip(pieces, downloads, strict=True):
+            grad = self.gradients.sums[name][part] * self.scale
+            stepped = self._step_part(staged.wait(), grad, self.states[name], part, learning_rate)
+            if stepped is not staged.values:
+                staged.values.copy_(stepped)
+            self.staging.upload(staged, weights[name][part])
+        self.staging.finish()
+
+    def zero_grad(self) -> None:
+        """Drop all gradients."""
+        super().zero_grad()
+        self.gradients.forget()
+        self.scale = 1.0
+
+
+def total_norm(grads: Iterable[Tensor]) -> float:
+    """Norm of all gradients together, in float32; 0 without any. In pieces, as a CPU adds long rows up one after the other."""
+    pieces = [piece for grad in grads for piece in grad.reshape(-1).split(HOST_CHUNK)]
+    norms = [torch.linalg.vector_norm(piece, dtype=torch.float32) for piece in pieces]
+    return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0
+
+
 def make_optimizer(decoder: nn.Module, training: TrainingConfig) -> AdamW:
     """The configured optimizer over all weights."""
-    return AdamW(
+    kind = HostAdamW if training.memory_efficient_adamw else AdamW
+    return kind(
         decoder.named_parameters(),
         betas=training.betas,
         weight_decay=training.weight_decay,
-        states_on_host=training.memory_efficient_adamw,
+        moment_bits=training.moment_bits,
     )

@@ -42,14 +42,15 @@ def update(
     rows = [row for row in rows if row.completion_ids]
     if not rows:
         return {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
-    optimizer.zero_grad()
+    optimizer.begin()
     parts: list[dict[str, Tensor]] = []
     num_forwarded = 0
     for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
         batch = pack(micro_rows, policy.decoder.device)
         parts.append(backward(policy, batch, loss, temperature, config.head_chunk_tokens))
+        optimizer.gather()
         num_forwarded += len(batch.completion)
-    grad_norm = clip_gradients(policy.decoder, config.max_grad_norm)
+    grad_norm = optimizer.clip(config.max_grad_norm)
     optimizer.step(learning_rate)
     optimizer.zero_grad()
     sums = {name: sum(part[name].item() for part in parts) for name in parts[0]}  # a GPU is waited for here, once
@@ -95,14 +96,3 @@ def row_logprobs(
         flat += chunked_logprobs(hidden_CE, *head, config.head_chunk_tokens).tolist()
     values = iter(flat)
     return [list(islice(values, len(row.completion_ids))) for row in rows]
-
-
-def clip_gradients(decoder: Decoder, max_norm: float) -> float:
-    """Scale all gradients down together to ``max_norm``; returns the norm before, summed in float32 whatever their dtype."""
-    grads = [parameter.grad for parameter in decoder.parameters() if parameter.grad is not None]
-    norms = torch.stack([torch.linalg.vector_norm(grad, dtype=torch.float32) for grad in grads])
-    total = torch.linalg.vector_norm(norms).item()
-    if total > max_norm:
-        for grad in grads:
-            grad.mul_(max_norm / total)
-    return total

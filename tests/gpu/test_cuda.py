@@ -14,7 +14,10 @@ from grpo_zero.presets import PRESETS, AlgorithmConfig, with_preset
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.naive import naive_generate
 from grpo_zero.rollout.sampler import SamplingParams
-from grpo_zero.train.optimizer import AdamW
+from grpo_zero.train import optimizer as optimizer_module
+from grpo_zero.train.moments import dither, quantise_signed, quantise_unsigned
+from grpo_zero.train.offload import NUM_IN_FLIGHT
+from grpo_zero.train.optimizer import AdamW, HostAdamW
 from grpo_zero.train.rows import weigh
 from grpo_zero.train.token_loss import GRPOLoss
 from grpo_zero.train.update import update
@@ -77,3 +80,103 @@ def test_states_on_the_host_change_nothing_in_bf16() -> None:
             optimizer.step(1e-3)
         ends.append(weight.detach().float().cpu())
     torch.testing.assert_close(ends[0], ends[1], atol=1e-6, rtol=1e-2)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_8_bit_codes_are_the_cpus(signed: bool) -> None:
+    """Codes differ by one where a root is rounded otherwise; that is rare. Scales are equal."""
+    torch.manual_seed(0)
+    values = torch.randn(10_000) * torch.exp(2 * torch.randn(10_000))
+    quantise = quantise_signed if signed else quantise_unsigned
+    values = values if signed else values.square()
+    found = []
+    for device in ("cpu", "cuda"):
+        codes, scale_N = quantise(values.to(device), dither(slice(0, 40), 0.3, torch.device(device)))
+        found.append((codes.cpu().int(), scale_N.cpu()))
+    assert torch.equal(found[0][1], found[1][1])
+    apart = (found[0][0] - found[1][0]).abs()
+    assert apart.max() <= 1
+    assert apart.float().mean() < 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_8_bit_moments_on_the_device_step_like_those_on_the_host(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    start, grads = 0.02 * torch.randn(333, 70).to(dtype), torch.randn(20, 333, 70).to(dtype)
+    ways = []
+    for states_on_host in (False, True):
+        weight = torch.nn.Parameter(start.clone().cuda())
+        optimizer = AdamW([("weight", weight)], states_on_host=states_on_host, moment_bits=8)
+        assert optimizer.states["weight"]["moment1"].is_cuda is not states_on_host
+        for grad in grads:
+            weight.grad = grad.cuda()
+            optimizer.step(1e-3)
+        ways.append(weight.detach().float().cpu() - start.float())
+    assert (ways[0] - ways[1]).norm() < 0.02 * ways[1].norm()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("moment_bits", [32, 8])
+def test_offloaded_updates_are_the_cpus_bit_for_bit(
+    dtype: torch.dtype, moment_bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host does all the arithmetic, and here the gradients are given; many small chunks go round the ring many times, so a
+    copy that does not wait for its turn would show."""
+    monkeypatch.setattr(optimizer_module, "HOST_CHUNK", 2**14)
+    torch.manual_seed(0)
+    starts = [torch.randn(700, 600).to(dtype) for _ in range(6)]
+    grads = torch.randn(3, 2, 6, 700, 600).to(dtype)
+    ends = []
+    for device in ("cpu", "cuda"):
+        weights = {f"w{i}": torch.nn.Parameter(start.clone().to(device)) for i, start in enumerate(starts)}
+        optimizer = HostAdamW(weights.items(), moment_bits=moment_bits)
+        norms = []
+        for micro_batches in grads.to(device):
+            optimizer.begin()
+            for grads_of_weights in micro_batches:
+                for weight, grad in zip(weights.values(), grads_of_weights, strict=True):
+                    torch._foreach_mul_([torch.ones(2**22, device=device)] * 4, 2.0)  # keeps the device busy
+                    (weight * grad).sum().backward()
+            norms.append(optimizer.clip(1.0))
+            optimizer.step(1e-2)
+            optimizer.zero_grad()
+        ends.append((norms, [weight.detach().cpu() for weight in weights.values()], optimizer.tensors()))
+    assert ends[0][0] == ends[1][0]
+    for cpu, cuda in zip(ends[0][1], ends[1][1], strict=True):
+        assert torch.equal(cpu, cuda)
+    for name, tensor in ends[0][2].items():
+        assert torch.equal(tensor, ends[1][2][name]), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_offloaded_grpo_updates_equal_those_on_the_device(dtype: torch.dtype) -> None:
+    ways = []
+    for kind in (AdamW, HostAdamW):
+        decoder = tiny_decoder("qwen2").to(dtype).cuda()
+        start = torch.cat([p.detach().float().flatten() for p in decoder.parameters()])
+        optimizer = kind(decoder.named_parameters())
+        loss = GRPOLoss(algorithm=AlgorithmConfig(), is_on_policy=True)
+        for step in range(5):
+            rows = weigh(random_rows(step, [3, 2, 4]), "token", 9)
+            update(policy_of(decoder), optimizer, rows, loss, 1e-2, TrainingConfig(micro_batch_size=3))
+        ways.append(torch.cat([p.detach().float().flatten() for p in decoder.parameters()]) - start)
+    tolerance = 0.01 if dtype == torch.float32 else 0.2  # in bf16 the plain way rounds sums of gradients
+    assert (ways[0] - ways[1]).norm() < tolerance * ways[0].norm()
+
+
+def test_offloaded_gradients_do_not_stay_on_the_device() -> None:
+    """24 matrices of 8 MiB: their gradients would be 192 MiB; only those in flight and at work may be there."""
+    mib, width = 2**20, 2048
+    layers = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(24)]).bfloat16().cuda()
+    optimizer = HostAdamW(layers.named_parameters())
+    x = torch.randn(8, width, device="cuda", dtype=torch.bfloat16)
+    layers(x).sum().backward()  # libraries take their workspaces
+    optimizer.zero_grad()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    optimizer.begin()
+    layers(x).sum().backward()
+    optimizer.clip(1.0)
+    assert torch.cuda.memory_allocated() - before < 2 * 8 * mib  # the host thread may just be letting go of the last
+    optimizer.step(1e-3)
+    assert torch.cuda.max_memory_allocated() - before < (NUM_IN_FLIGHT + 4) * 8 * mib

@@ -12,6 +12,7 @@ from grpo_zero.model.attention import DenseCausal
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.model.spec import Llama3RopeScaling, ModelSpec
 from grpo_zero.train.batch import TrainRow
+from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy
 
 SHARED = {"num_layers": 2, "width": 32, "ffn_width": 48, "num_heads": 4, "vocab_size": 61, "context": 128}
@@ -116,6 +117,15 @@ class GradientCatcher:
         self.decoder = decoder
         self.num_steps = 0
         self.gradients: dict[str, Tensor] = {}
+
+    def begin(self) -> None:
+        self.zero_grad()
+
+    def gather(self) -> None:
+        pass
+
+    def clip(self, max_norm: float) -> float:
+        return AdamW(self.decoder.named_parameters()).clip(max_norm)
 
     def step(self, learning_rate: float) -> None:
         self.num_steps += 1

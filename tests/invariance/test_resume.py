@@ -12,6 +12,7 @@ from helpers.runs import run_config
 from safetensors.torch import load_file
 
 from grpo_zero.config import load_config
+from grpo_zero.errors import UserError
 from grpo_zero.observe.files import read_rows
 from grpo_zero.runs import OPTIMIZER_FILE, latest_checkpoint
 from grpo_zero.train.loop import GRPO
@@ -68,6 +69,17 @@ def test_interrupted_and_resumed_equals_unbroken(
     assert_same_runs(folder, unbroken)
     assert untimed(folder) == untimed(unbroken)
     assert read_rows(folder / "samples.jsonl") == read_rows(unbroken / "samples.jsonl")
+
+
+def test_8_bit_moments_resume_exactly_and_only_as_such(model_folder: Path, tmp_path: Path) -> None:
+    bits = "training.moment_bits=8"
+    whole = train(run_config(model_folder, tmp_path, "training.run_name=whole", bits))
+    first = train(run_config(model_folder, tmp_path, "training.run_name=halves", bits, "training.max_steps=2"))
+    other = load_config(str(first / "config.yaml"), ["training.max_steps=4", "training.moment_bits=32"])
+    with pytest.raises(UserError, match="moments of 8 bits: resume with"):
+        train(other, first)
+    train(load_config(str(first / "config.yaml"), ["training.max_steps=4"]), first)
+    assert_same_runs(first, whole)
 
 
 def test_crashed_after_a_checkpoint_and_resumed_equals_unbroken(

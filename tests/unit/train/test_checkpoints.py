@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ from helpers.runs import run_config
 
 from grpo_zero.config import ModelConfig
 from grpo_zero.errors import UserError
-from grpo_zero.runs import OPTIMIZER_FILE, checkpoints, latest_checkpoint
+from grpo_zero.runs import OPTIMIZER_FILE, STATE_FILE, checkpoints, latest_checkpoint
 from grpo_zero.train import checkpoints as checkpoints_module
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint
 from grpo_zero.train.optimizer import AdamW
@@ -27,9 +28,9 @@ def model_config(model_folder: Path, dtype: str) -> ModelConfig:
     return replace(run_config(model_folder, Path("unused"), "data.task=countdown").model, dtype=dtype)
 
 
-def trained(model_folder: Path, dtype: str, num_steps: int = 2) -> tuple[Policy, AdamW]:
+def trained(model_folder: Path, dtype: str, num_steps: int = 2, moment_bits: int = 32) -> tuple[Policy, AdamW]:
     policy = load_policy(model_config(model_folder, dtype), init_seed=0)
-    optimizer = AdamW(policy.decoder.named_parameters())
+    optimizer = AdamW(policy.decoder.named_parameters(), moment_bits=moment_bits)
     step(policy, optimizer, range(num_steps))
     return policy, optimizer
 
@@ -51,21 +52,22 @@ def assert_same(a: tuple[Policy, AdamW], b: tuple[Policy, AdamW]) -> None:
             assert torch.equal(tensor, b[1].states[name][key]), (name, key)
 
 
-def reopened(checkpoint: Path, dtype: str) -> tuple[Policy, AdamW, int]:
+def reopened(checkpoint: Path, dtype: str, moment_bits: int = 32) -> tuple[Policy, AdamW, int]:
     policy = load_policy(
         ModelConfig(pretrained_model_path=str(checkpoint / "model"), dtype=dtype, device="cpu"), init_seed=9
     )
-    optimizer = AdamW(policy.decoder.named_parameters())
+    optimizer = AdamW(policy.decoder.named_parameters(), moment_bits=moment_bits)
     return policy, optimizer, load_optimizer(optimizer, checkpoint)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_saved_and_loaded_goes_on_bit_for_bit(model_folder: Path, tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize("moment_bits", [32, 8])
+def test_saved_and_loaded_goes_on_bit_for_bit(model_folder: Path, tmp_path: Path, dtype: str, moment_bits: int) -> None:
     """K01, in bf16 with the half of the master that the weights don't hold."""
-    policy, optimizer = trained(model_folder, dtype)
+    policy, optimizer = trained(model_folder, dtype, moment_bits=moment_bits)
     checkpoint = save_checkpoint(policy, optimizer, 7, tmp_path)
     assert checkpoint.name == "step_000007"
-    loaded, loaded_optimizer, first_step = reopened(checkpoint, dtype)
+    loaded, loaded_optimizer, first_step = reopened(checkpoint, dtype, moment_bits)
     assert first_step == 7
     assert_same((policy, optimizer), (loaded, loaded_optimizer))
     step(policy, optimizer, range(2, 5))
@@ -146,3 +148,24 @@ def test_an_optimizer_of_another_model_is_refused(model_folder: Path, tmp_path: 
     shutil.copytree(checkpoint, tmp_path / "b")
     assert load_optimizer(optimizer, tmp_path / "b") == 1
     assert bf16.decoder.embedding.weight.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(("given", "saved"), [(8, 32), (32, 8)])
+def test_moments_of_other_bits_are_refused_in_a_sentence(
+    model_folder: Path, tmp_path: Path, given: int, saved: int
+) -> None:
+    policy, optimizer = trained(model_folder, "float32", moment_bits=saved)
+    checkpoint = save_checkpoint(policy, optimizer, 1, tmp_path)
+    with pytest.raises(
+        UserError, match=rf"moment_bits is {given}, but .* of {saved} bits: resume with training.moment_bits={saved}\."
+    ):
+        reopened(checkpoint, "float32", given)
+
+
+def test_a_checkpoint_that_names_no_bits_has_32(model_folder: Path, tmp_path: Path) -> None:
+    policy, optimizer = trained(model_folder, "float32")
+    checkpoint = save_checkpoint(policy, optimizer, 1, tmp_path)
+    state = json.loads((checkpoint / STATE_FILE).read_text())
+    del state["moment_bits"]
+    (checkpoint / STATE_FILE).write_text(json.dumps(state))
+    assert reopened(checkpoint, "float32")[2] == 1

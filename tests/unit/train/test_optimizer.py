@@ -100,7 +100,7 @@ def test_states_on_the_host_change_nothing(dtype: torch.dtype, chunk: int, monke
     there, here = parameters(dtype), parameters(dtype)
     on_device = AdamW(there.items())
     run(on_device, range(10))
-    monkeypatch.setattr(optimizer_module, "CHUNK", chunk)
+    monkeypatch.setattr(optimizer_module, "HOST_CHUNK", chunk)
     on_host = AdamW(here.items(), states_on_host=True)
     run(on_host, range(10))
     assert {x.device.type for state in on_host.states.values() for x in state.values()} == {"cpu"}
