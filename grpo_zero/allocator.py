@@ -1,8 +1,9 @@
 """Freed memory stays with the process, so the next step does not have it zeroed by the kernel again.
 
-By default glibc gives the end of the heap back when it is freed, and blocks above a threshold at once. A step frees and asks again
-for gigabytes of gradients and activations, and each return costs a page fault per 4 KiB. Blocks of more than 32 MiB, glibc's
-limit, still go back: kept as well, they would cut the heap into pieces that fit nothing, and memory would grow.
+By default glibc gives the end of the heap back when it is freed, and blocks above a threshold at once. A step frees and asks
+again for gigabytes of gradients and activations, and each return costs a page fault per 4 KiB. Blocks of more than 32 MiB, the
+most that glibc can be told, still go back: kept as well, they would cut the heap into pieces that fit nothing, and memory would
+grow.
 """
 
 from __future__ import annotations
