@@ -143,7 +143,7 @@ class PackedGroups:
             if n > 0
         ]
         self.own: _Rectangle | None = None
-        self._masks: dict[int, Tensor] = {}
+        self._masks: dict[tuple[int, torch.dtype], Tensor] = {}
         stream_index = self.prompts.stream_index
         if spans:
             prompt_of_N, starts_N, lengths_N = (np.array(column) for column in zip(*spans, strict=True))
@@ -158,11 +158,15 @@ class PackedGroups:
         self.stream_index = stream_index
         """Where each output belongs in the stream: outputs come as all prompts, then all completions."""
 
-    def mask(self, share: int) -> Tensor:
-        """bool ``[N, 1, share * own_max, prompt_max + own_max]``, made once: the mask is the same in every layer."""
-        if share not in self._masks:
-            self._masks[share] = self.mask_N.repeat(1, 1, share, 1)
-        return self._masks[share]
+    def mask(self, share: int, dtype: torch.dtype) -> Tensor:
+        """0 where seen and minus infinity elsewhere, ``[N, 1, share * own_max, prompt_max + own_max]``.
+
+        Made once: it is the same in every layer, and a bool mask would be turned into this one in each.
+        """
+        if (share, dtype) not in self._masks:
+            hidden_N = ~self.mask_N.repeat(1, 1, share, 1)
+            self._masks[share, dtype] = torch.zeros_like(hidden_N, dtype=dtype).masked_fill_(hidden_N, -torch.inf)
+        return self._masks[share, dtype]
 
     def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
         num_heads, num_kv_heads = q_THD.shape[1], k_TKD.shape[1]
@@ -184,6 +188,6 @@ class PackedGroups:
         v = torch.cat((v_prompt[self.prompt_of_N], v_own), dim=2)
         own_max = q.shape[2]
         q = q.unflatten(1, (-1, share)).flatten(2, 3)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(share))
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(share, q.dtype))
         out = out.unflatten(2, (share, own_max)).flatten(1, 2)
         return out.transpose(1, 2).flatten(0, 1)[own.slots]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -63,6 +63,7 @@ def load_policy(config: ModelConfig, *, init_seed: int, max_tokens: int | None =
     decoder = load_decoder(source, dtype=dtype, device=device, random_init_seed=seed)
     mask = torch.from_numpy(source.tokenizer.has_token_V(source.spec.vocab_size))
     has_token_V = None if bool(mask.all()) else mask.to(device)
+    source = replace(source, reader=None)  # lets go of the mapped files, which count as memory of the process
     return Policy(decoder, source.tokenizer, template, source, has_token_V)
 
 
