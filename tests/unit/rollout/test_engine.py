@@ -11,7 +11,9 @@ from helpers.tiny import token_mask
 
 from grpo_zero.model.attention import DenseCausal
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.rollout import dynamic as dynamic_module
 from grpo_zero.rollout import engine as engine_module
+from grpo_zero.rollout import prefill as prefill_module
 from grpo_zero.rollout.cache import SlotCache, bytes_per_slot
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.naive import naive_generate
@@ -70,7 +72,7 @@ def test_whatever_fresh_memory_holds_is_never_seen(decoder: Decoder, monkeypatch
 def test_prefilling_in_several_streams_changes_nothing(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(decoder, STOP_IDS, None)
     expected = engine.generate(PROMPTS, 2, MODES["sampled"])
-    monkeypatch.setattr(engine_module, "PREFILL_TOKENS", 4)
+    monkeypatch.setattr(prefill_module, "PREFILL_TOKENS", 4)
     assert_same(engine.generate(PROMPTS, 2, MODES["sampled"]), expected)
 
 
@@ -167,7 +169,7 @@ def test_the_cache_is_gone_after_sampling(decoder: Decoder, monkeypatch: pytest.
             super().__init__(*args)
             caches.append(weakref.ref(self))
 
-    monkeypatch.setattr(engine_module, "SlotCache", Watched)
+    monkeypatch.setattr(dynamic_module, "SlotCache", Watched)
     gc.disable()
     try:
         Engine(decoder, STOP_IDS, None).generate(PROMPTS, 2, MODES["sampled"])
