@@ -105,6 +105,8 @@ class Seats:
         """Look at the device, read out what has ended and free its cells; returns how many those were."""
         self.num_new_S, has_ended_S = self.grid.poll(self.num_rows * self.num_columns)
         ended = [cell for cell in self.samples if has_ended_S[cell]]
+        if not ended:
+            return 0
         for cell, (ids, logprobs) in zip(ended, self.grid.read(ended, self.num_new_S), strict=True):
             p = self.prompt_of_row[cell // self.num_columns]
             assert p is not None
