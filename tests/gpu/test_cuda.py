@@ -78,7 +78,7 @@ def test_graphs_and_grid_leave_no_memory_behind() -> None:
     engine.generate(PROMPTS, 4, params)  # libraries take their workspaces
     before = torch.cuda.memory_allocated()
     engine.generate(PROMPTS, 64, params)
-    assert torch.cuda.memory_allocated() <= before
+    assert torch.cuda.memory_allocated() <= before + 2**20
 
 
 def test_static_scores_of_bf16_are_float32() -> None:
