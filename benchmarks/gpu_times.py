@@ -90,6 +90,7 @@ def _product_weights(spec: ModelSpec) -> int:
 
 
 def _updates(decoder: Decoder, batch: int, load: Load, flops: float) -> Iterator[dict[str, object]]:
+    """``share_of_flops`` counts 6 a weight and token; the 2 more of computing again are not counted, nor is attention."""
     spec, config = decoder.spec, TrainingConfig()  # which computes activations again on a GPU
     set_recompute(decoder, config)
     prompts = random_prompts(load.num_prompts, load.prompt_tokens, spec.vocab_size)

@@ -31,7 +31,7 @@ def measure(device: torch.device) -> Iterator[dict[str, object]]:
     yield _record("logits", _apart(_logits(there, tokens_T), _logits(here, tokens_T)), 1e-4)
     yield _record("packed gradients", _apart(_gradient(there), _gradient(here)), 1e-3)
 
-    prompts, params = random_prompts(3, 9, SMALL.vocab_size), SamplingParams(24, temperature=0.0)
+    prompts, params = random_prompts(3, 9, SMALL.vocab_size), SamplingParams(12, temperature=0.0)
     naive = naive_generate(there, prompts, 4, params, stop_ids=frozenset(range(50)))
     expected = [c.token_ids for group in naive for c in group]
     for decode in ("dynamic", "static"):

@@ -1,7 +1,7 @@
 """Completions being sampled, as a grid ``[P prompts, C columns]`` of cells whose whole state lives in fixed device buffers.
 
-A cell is running, or ended (frozen: it computes on, and what it says goes to a column that nobody reads), or was never used,
-which is the same. So a step has fixed shapes, asks the host nothing, and can be captured as a CUDA graph.
+A cell is running, or ended (frozen: it computes on, and what it says is written behind its end, where nobody reads), or was
+never used, which is the same. So a step has fixed shapes, asks the host nothing, and can be captured as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Grid:
         self.prompt_lengths_P = torch.zeros(num_prompts, dtype=torch.int64, device=device)
         # Apple's mps has no float64.
         self.uniform_dtype = torch.float32 if device.type == "mps" else torch.float64
-        # The column behind the last takes what ended cells say; no uniform there is ever used for a token that is kept.
+        # One column more: a full completion has a place behind its end too.
         self.ids_ST = torch.zeros(cells, own_max + 1, dtype=torch.int64, device=device)
         self.logprobs_ST = torch.zeros(cells, own_max + 1, dtype=torch.float32, device=device)
         self.uniforms_ST = torch.zeros(cells, own_max + 1, dtype=self.uniform_dtype, device=device)
@@ -98,10 +98,10 @@ class Grid:
         )
         attend = _GridAttention(self, shape)
         hidden_SE = self.decoder(last_ids_S, prompt_lengths_S + num_new_S - 1, attend)
-        uniforms_S = self.uniforms_ST[:n].gather(1, num_new_S[:, None])[:, 0]
+        at_S1 = num_new_S[:, None]  # of an ended cell: behind its end, the same place again and again
+        uniforms_S = self.uniforms_ST[:n].gather(1, at_S1)[:, 0]
         logits_SV = self.decoder.logits(hidden_SE)
         ids_S, logprobs_S = sample(logits_SV, uniforms_S, self.request.params, self.request.has_token_V)
-        at_S1 = num_new_S.masked_fill(has_ended_S, self.own_max)[:, None]
         self.ids_ST[:n].scatter_(1, at_S1, ids_S[:, None])
         self.logprobs_ST[:n].scatter_(1, at_S1, logprobs_S[:, None])
         last_ids_S.copy_(ids_S)

@@ -17,6 +17,7 @@ from grpo_zero.rollout import engine as engine_module
 from grpo_zero.rollout import prefill as prefill_module
 from grpo_zero.rollout import static as static_module
 from grpo_zero.rollout.engine import Engine
+from grpo_zero.rollout.graphs import StepGraphs
 from grpo_zero.rollout.grid import Grid, Shape, scores
 from grpo_zero.rollout.naive import naive_generate
 from grpo_zero.rollout.sampler import SamplingParams
@@ -106,7 +107,7 @@ def test_a_sample_does_not_depend_on_its_siblings_or_the_other_prompts(
     assert_same(engine.generate(PROMPTS[:1], 2, MODES["sampled"]), [full[0][:2]])
 
 
-def test_ended_rows_write_nowhere_but_in_their_bin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_rows_change_nothing_of_what_they_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked at long after their end, rows still hold what they said up to it, also those that are full."""
     decoder = tiny_decoder("qwen2")
     params = SamplingParams(6)
@@ -194,3 +195,24 @@ def test_scores_of_bf16_are_not_rounded_to_bf16() -> None:
     found = scores(q, k)
     assert found.dtype == torch.float32
     assert found.numpy() == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+def test_a_shape_is_warmed_up_once_captured_once_and_then_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is one step: none is lost, none is done twice. (That graphs compute the same is tests/gpu's.)"""
+    log: list[str] = []
+
+    class Recorded:
+        def __init__(self, shape: Shape) -> None:
+            log.append(f"capture {shape.num_columns}")
+            self.shape = shape
+
+        def replay(self) -> None:
+            log.append(f"step {self.shape.num_columns}")
+
+    graphs = StepGraphs(lambda shape: log.append(f"step {shape.num_columns}"), torch.device("cpu"))
+    monkeypatch.setattr(graphs, "pool", object())
+    monkeypatch.setattr(graphs, "_run_aside", graphs.step)
+    monkeypatch.setattr(graphs, "_captured", Recorded)
+    for columns in (4, 4, 4, 2, 4, 2):
+        graphs.run(Shape(1, columns, 8))
+    assert log == ["step 4", "capture 4", "step 4", "step 4", "step 2", "step 4", "capture 2", "step 2"]
