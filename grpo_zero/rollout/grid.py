@@ -119,13 +119,13 @@ class Grid:
         rows = zip(cells, self.ids_ST[at_N].cpu(), self.logprobs_ST[at_N].cpu(), strict=True)
         return [(ids_T[: num_new_S[cell]].tolist(), x_T[: num_new_S[cell]].tolist()) for cell, ids_T, x_T in rows]
 
-    def move(self, prompt_rows: Sequence[int], cells: Sequence[int | None]) -> None:
-        """Make the grid smaller: new row i is old row ``prompt_rows[i]``, new cell j old cell ``cells[j]`` or, for None, dead.
+    def move(self, prompt_rows: Sequence[int], cells: Sequence[int]) -> None:
+        """Make the grid smaller: new row i is old row ``prompt_rows[i]``, new cell j old cell ``cells[j]``.
 
         Layer by layer, so that the copies need little room; old cells may lie anywhere.
         """
         rows_P = torch.tensor(prompt_rows, device=self.device)
-        cells_N = torch.tensor([0 if cell is None else cell for cell in cells], device=self.device)
+        cells_N = torch.tensor(cells, device=self.device)
         for keys_PKTD, values_PKTD in zip(self.prompt_keys_LPKTD, self.prompt_values_LPKTD, strict=True):
             for buffer in (keys_PKTD, values_PKTD):
                 buffer[: len(prompt_rows)] = buffer[rows_P]
@@ -136,7 +136,6 @@ class Grid:
         states = (self.ids_ST, self.logprobs_ST, self.uniforms_ST, self.last_ids_S, self.num_new_S, self.has_ended_S)
         for state in states:
             state[: len(cells)] = state[cells_N]
-        self.has_ended_S[: len(cells)] |= torch.tensor([cell is None for cell in cells], device=self.device)
 
 
 class _GridAttention:

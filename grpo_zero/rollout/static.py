@@ -125,10 +125,11 @@ class Seats:
         rows += rows[:1] * (num_rows - len(rows))
         running += [[] for _ in range(num_rows - len(running))]
         cells = [cell for row in running for cell in [*row, *[None] * (num_columns - len(row))]]
-        self.grid.move(rows, cells)
+        sources = [old or 0 for old in cells]  # a cell that nobody sits in may hold anything
+        self.grid.move(rows, sources)
         self.prompt_of_row = [self.prompt_of_row[row] for row in rows]
         self.samples = {new: self.samples[old] for new, old in enumerate(cells) if old is not None}
-        self.num_new_S = self.num_new_S[[old or 0 for old in cells]]
+        self.num_new_S = self.num_new_S[sources]
         self.num_rows, self.num_columns = num_rows, num_columns
 
     @property
