@@ -142,6 +142,12 @@ class TrainingConfig:
         "one. They differ in rounding.",
         choices=("auto", "plain"),
     )
+    decode: str = option(
+        "auto",
+        "Shapes of sampling's steps: dynamic follows what runs, static is fixed and replayed as CUDA graphs; auto is static on "
+        "cuda and dynamic elsewhere.",
+        choices=("auto", "dynamic", "static"),
+    )
     head_chunk_tokens: int = option(256, "Tokens that go through the vocabulary head at once in training.", minimum=1)
 
     @property

@@ -88,6 +88,8 @@ class Decoder(nn.Module):
         """What backward computes again instead of finding it kept: see ``recompute_activations``."""
         self.head_product: Product | None = None
         """Another kernel for the head, while sampling."""
+        self.frequencies: Tensor | None = None
+        """Of the rotary embedding, float32 whatever the weights' dtype, on the device since the first forward there."""
 
     def recompute_activations(self, mode: str) -> None:
         """Choose what is kept for backward.
@@ -118,8 +120,7 @@ class Decoder(nn.Module):
         """
         is_learning = torch.is_grad_enabled()
         x_TE = self.embedding(tokens_T)
-        frequencies = rope_frequencies(self.spec).to(x_TE.device)
-        tables = rotary_tables(positions_T, frequencies, x_TE.dtype)
+        tables = rotary_tables(positions_T, self._rope_frequencies(), x_TE.dtype)
         for layer, block in enumerate(self.layers):
             if is_learning and self.recompute == "full":
                 x_TE = checkpoint(block, x_TE, tables, attend, layer, use_reentrant=False, preserve_rng_state=False)
@@ -132,3 +133,10 @@ class Decoder(nn.Module):
         product = self.head_product
         logits_TV = F.linear(hidden_TE, self.head_weight_VE) if product is None else product(hidden_TE)
         return logits_TV.float()
+
+    def _rope_frequencies(self) -> Tensor:
+        """Kept on the device: a CUDA graph cannot hold a copy from the host."""
+        if self.frequencies is None or self.frequencies.device != self.device:
+            with torch.inference_mode(False):
+                self.frequencies = rope_frequencies(self.spec).to(self.device)
+        return self.frequencies

@@ -69,8 +69,14 @@ def load_policy(config: ModelConfig, *, init_seed: int, max_tokens: int | None =
 
 def make_engine(policy: Policy, training: TrainingConfig) -> Engine:
     """The configured sampling engine over the policy's weights."""
-    stop_ids = policy.tokenizer.stop_ids
-    return Engine(policy.decoder, stop_ids, policy.has_token_V, training.num_slots, training.decode_kernels)
+    return Engine(
+        policy.decoder,
+        policy.tokenizer.stop_ids,
+        policy.has_token_V,
+        training.num_slots,
+        training.decode_kernels,
+        training.decode,
+    )
 
 
 def set_recompute(decoder: Decoder, training: TrainingConfig) -> None:

@@ -11,7 +11,10 @@ from helpers.tiny import SPECS, GradientCatcher, policy_of, random_rows, tiny_de
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.attention import DenseMask, GroupLayout, PackedGroups, dense_mask, packed_positions
 from grpo_zero.presets import PRESETS, AlgorithmConfig, with_preset
+from grpo_zero.rollout import static as static_module
 from grpo_zero.rollout.engine import Engine
+from grpo_zero.rollout.graphs import StepGraphs
+from grpo_zero.rollout.grid import scores
 from grpo_zero.rollout.naive import naive_generate
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train import optimizer as optimizer_module
@@ -39,12 +42,50 @@ def test_packed_equals_dense(family: str) -> None:
 
 @pytest.mark.parametrize("family", SPECS)
 @pytest.mark.parametrize("num_slots", [1, 3, None])
-def test_engine_equals_naive(family: str, num_slots: int | None) -> None:
+@pytest.mark.parametrize("decode", ["dynamic", "static"])
+def test_engine_equals_naive(family: str, num_slots: int | None, decode: str) -> None:
     decoder, params = tiny_decoder(family).cuda(), SamplingParams(20, temperature=0.0)
     stop_ids = frozenset({7})
-    engine = Engine(decoder, stop_ids, None, num_slots).generate(PROMPTS, 3, params)
+    engine = Engine(decoder, stop_ids, None, num_slots, decode=decode).generate(PROMPTS, 3, params)
     naive = naive_generate(decoder, PROMPTS, 3, params, stop_ids=stop_ids)
     assert [[c.token_ids for c in group] for group in engine] == [[c.token_ids for c in group] for group in naive]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("params", [SamplingParams(40), SamplingParams(40, temperature=1.2, top_k=20, top_p=0.9)])
+def test_replayed_graphs_say_what_the_steps_say(
+    dtype: torch.dtype, params: SamplingParams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same kernels on the same buffers, so the same tokens and log-probs; several shapes, and cells used twice."""
+    monkeypatch.setattr(static_module, "OWN_STEP", 16)
+    decoder = tiny_decoder("qwen2").to(dtype).cuda()
+    ways, captured = [], []
+    capture = StepGraphs._captured
+    monkeypatch.setattr(StepGraphs, "_captured", lambda graphs, shape: captured.append(shape) or capture(graphs, shape))
+    for num_slots in (None, 8):
+        engine = Engine(decoder, frozenset({7, 8, 9}), None, num_slots, decode="static")
+        ways.append(engine.generate(PROMPTS, 8, params))
+        assert len(set(captured)) > 1
+        with monkeypatch.context() as patch:
+            patch.setattr(StepGraphs, "run", lambda graphs, shape: graphs.step(shape))
+            assert engine.generate(PROMPTS, 8, params) == ways[-1]
+
+
+def test_graphs_and_grid_leave_no_memory_behind() -> None:
+    """M04: what remains is cuBLAS's workspace of each stream."""
+    decoder = tiny_decoder("qwen2").cuda()
+    engine, params = Engine(decoder, frozenset(), None, decode="static"), SamplingParams(300)
+    engine.generate(PROMPTS, 4, params)  # libraries take their workspaces
+    before = torch.cuda.memory_allocated()
+    engine.generate(PROMPTS, 64, params)
+    assert torch.cuda.memory_allocated() <= before + 2**20
+
+
+def test_static_scores_of_bf16_are_float32() -> None:
+    torch.manual_seed(0)
+    q, k = 8 * torch.randn(2, 3, 5, 64).bfloat16(), torch.randn(2, 3, 200, 64).bfloat16()
+    found = scores(q.cuda(), k.cuda()[:, :, :150])
+    torch.testing.assert_close(found.cpu(), scores(q, k[:, :, :150]), rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -7,38 +7,18 @@ import weakref
 
 import pytest
 import torch
+from helpers.sampling import MASK_V, MODES, PROMPTS, STOP_IDS, assert_same
 from helpers.tiny import token_mask
 
 from grpo_zero.model.attention import DenseCausal
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.rollout import dynamic as dynamic_module
 from grpo_zero.rollout import engine as engine_module
+from grpo_zero.rollout import prefill as prefill_module
 from grpo_zero.rollout.cache import SlotCache, bytes_per_slot
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.naive import naive_generate
 from grpo_zero.rollout.sampler import SamplingParams
-from grpo_zero.types import Completion
-
-PROMPTS = [[5, 9, 2], [8], [7, 3, 30, 17, 3, 44, 10, 1, 1, 1], [21, 22, 40]]
-"""Unequal lengths; stop ids stand inside the third and at the end of the fourth."""
-STOP_IDS = frozenset({3, 17, 40, 41, 42})
-MASK_V = token_mask(without=[0, 11, 42, 59, 60])
-MODES = {
-    "greedy": SamplingParams(10, temperature=0.0),
-    "sampled": SamplingParams(14),
-    "cold": SamplingParams(10, temperature=0.5),
-    "top-k": SamplingParams(10, top_k=7),
-    "top-p": SamplingParams(10, temperature=1.3, top_p=0.8),
-    "one token": SamplingParams(1),
-}
-
-
-def assert_same(found: list[list[Completion]], expected: list[list[Completion]]) -> None:
-    for found_G, expected_G in zip(found, expected, strict=True):
-        for a, b in zip(found_G, expected_G, strict=True):
-            assert (a.prompt_index, a.sample_index) == (b.prompt_index, b.sample_index)
-            assert a.token_ids == b.token_ids
-            assert a.finish_reason == b.finish_reason
-            assert a.logprobs == pytest.approx(b.logprobs, rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("params", MODES.values(), ids=MODES)
@@ -70,7 +50,7 @@ def test_whatever_fresh_memory_holds_is_never_seen(decoder: Decoder, monkeypatch
 def test_prefilling_in_several_streams_changes_nothing(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(decoder, STOP_IDS, None)
     expected = engine.generate(PROMPTS, 2, MODES["sampled"])
-    monkeypatch.setattr(engine_module, "PREFILL_TOKENS", 4)
+    monkeypatch.setattr(prefill_module, "PREFILL_TOKENS", 4)
     assert_same(engine.generate(PROMPTS, 2, MODES["sampled"]), expected)
 
 
@@ -167,7 +147,7 @@ def test_the_cache_is_gone_after_sampling(decoder: Decoder, monkeypatch: pytest.
             super().__init__(*args)
             caches.append(weakref.ref(self))
 
-    monkeypatch.setattr(engine_module, "SlotCache", Watched)
+    monkeypatch.setattr(dynamic_module, "SlotCache", Watched)
     gc.disable()
     try:
         Engine(decoder, STOP_IDS, None).generate(PROMPTS, 2, MODES["sampled"])
