@@ -143,10 +143,10 @@ class TrainingConfig:
         choices=("auto", "plain"),
     )
     decode: str = option(
-        "auto",
-        "Shapes of sampling's steps: dynamic follows what runs, static is fixed and replayed as CUDA graphs; auto is static on "
-        "cuda and dynamic elsewhere.",
-        choices=("auto", "dynamic", "static"),
+        "dynamic",
+        "Shapes of sampling's steps: dynamic follows what runs; static is fixed, and replayed as CUDA graphs on cuda, where it "
+        "has not been run yet.",
+        choices=("dynamic", "static"),
     )
     head_chunk_tokens: int = option(256, "Tokens that go through the vocabulary head at once in training.", minimum=1)
 

@@ -37,7 +37,7 @@ class Engine:
         has_token_V: bool ``[V]``; ids without a token are never sampled. None = all have one.
         num_slots: completions sampled at once; None = as many as memory allows.
         kernels: ``auto`` multiplies by the kernels that are fastest on this CPU (``rollout/products.py``), ``plain`` never.
-        decode: ``dynamic`` or ``static`` shapes (the files of these names); ``auto`` is static on CUDA, dynamic elsewhere.
+        decode: ``dynamic`` or ``static`` shapes: the files of these names.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Engine:
         has_token_V: Tensor | None,
         num_slots: int | None = None,
         kernels: str = "auto",
-        decode: str = "auto",
+        decode: str = "dynamic",
     ) -> None:
         self.decoder = decoder
         self.stop_ids = stop_ids
@@ -97,14 +97,9 @@ class Engine:
                     policy_step,
                     progress,
                 )
-                return STRATEGIES[self._strategy()](self.decoder, request)
+                return STRATEGIES[self.decode](self.decoder, request)
         finally:
             self.decoder.train(was_training)
-
-    def _strategy(self) -> str:
-        if self.decode != "auto":
-            return self.decode
-        return "static" if self.decoder.device.type == "cuda" else "dynamic"
 
     def _products(self, num_slots: int) -> AbstractContextManager[None]:
         return decode_products(self.decoder, num_slots) if self.kernels == "auto" else nullcontext()

@@ -176,16 +176,14 @@ def test_a_grid_fits_its_slots_and_wastes_few(num_prompts: int, num_samples: int
             assert 2 * rows * columns > num_slots
 
 
-def test_static_is_asked_for_by_name_and_by_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_static_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder, called = tiny_decoder("qwen2"), []
     for name in engine_module.STRATEGIES:
         monkeypatch.setitem(engine_module.STRATEGIES, name, lambda *_, name=name: called.append(name))
-    for decode in ("auto", "dynamic", "static"):
+    Engine(decoder, STOP_IDS, None).generate(PROMPTS, 1, SamplingParams(1))
+    for decode in ("dynamic", "static"):
         Engine(decoder, STOP_IDS, None, decode=decode).generate(PROMPTS, 1, SamplingParams(1))
-    monkeypatch.setattr(Decoder, "device", torch.device("cuda"))
-    engine = Engine(decoder, STOP_IDS, None, num_slots=3)
-    engine.generate(PROMPTS, 1, SamplingParams(1))
-    assert called == ["dynamic", "dynamic", "static", "static"]
+    assert called == ["dynamic", "dynamic", "static"]
 
 
 def test_scores_of_bf16_are_not_rounded_to_bf16() -> None:
