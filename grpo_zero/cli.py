@@ -15,7 +15,7 @@ from grpo_zero.runs import CONFIG_FILE, model_of, run_config
 DEFAULT_CONFIG = "quickstart"
 OUT_OF_MEMORY = (
     "The GPU ran out of memory: lower training.micro_batch_tokens (update) or training.num_slots (sampling), or set "
-    "training.memory_efficient_adamw=true; a run with a checkpoint goes on with --resume."
+    "training.memory_efficient_adamw=true or training.moment_bits=8; a run with a checkpoint goes on with --resume."
 )
 
 

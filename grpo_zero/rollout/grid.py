@@ -16,7 +16,7 @@ from torch import Tensor
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.rollout.cache import PromptStore
 from grpo_zero.rollout.request import Request
-from grpo_zero.rollout.sampler import sample
+from grpo_zero.rollout.sampler import sample, stop_table, uniform_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ class Grid:
         self.prompt_keys_LPKTD = torch.empty(prompt, dtype=dtype, device=device)
         self.prompt_values_LPKTD = torch.zeros(prompt, dtype=dtype, device=device)
         self.prompt_lengths_P = torch.zeros(num_prompts, dtype=torch.int64, device=device)
-        # Apple's mps has no float64.
-        self.uniform_dtype = torch.float32 if device.type == "mps" else torch.float64
+        self.uniform_dtype = uniform_dtype(device)
         # One column more: a full completion has a place behind its end too.
         self.ids_ST = torch.zeros(cells, own_max + 1, dtype=torch.int64, device=device)
         self.logprobs_ST = torch.zeros(cells, own_max + 1, dtype=torch.float32, device=device)
@@ -67,9 +66,7 @@ class Grid:
         self.has_ended_S = torch.ones(cells, dtype=torch.bool, device=device)
         self.cells_S = torch.arange(cells, device=device)
         self.columns_T = torch.arange(max(own_max, prompt_max), device=device)
-        is_stop_V = np.zeros(spec.vocab_size, dtype=bool)
-        is_stop_V[[id_ for id_ in request.stop_ids if id_ < spec.vocab_size]] = True
-        self.is_stop_V = torch.from_numpy(is_stop_V).to(device)
+        self.is_stop_V = stop_table(request.stop_ids, spec.vocab_size, device)
 
     def seat_prompt(self, row: int, store: PromptStore, position: int) -> None:
         """Put a prefilled prompt into a grid row."""

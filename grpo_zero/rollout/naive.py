@@ -10,7 +10,7 @@ from torch import Tensor
 from grpo_zero.model.attention import DenseCausal
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.randomness import stream
-from grpo_zero.rollout.sampler import SamplingParams, sample
+from grpo_zero.rollout.sampler import SamplingParams, sample, uniform_dtype
 from grpo_zero.types import Completion, FinishReason
 
 
@@ -37,8 +37,7 @@ def naive_generate(
                 tokens_T = torch.tensor([*prompt, *ids], device=decoder.device)
                 positions_T = torch.arange(len(tokens_T), device=decoder.device)
                 hidden_TE = decoder(tokens_T, positions_T, DenseCausal())
-                dtype = torch.float32 if decoder.device.type == "mps" else torch.float64
-                uniform = torch.tensor([uniforms[len(ids)]], dtype=dtype, device=decoder.device)
+                uniform = torch.tensor([uniforms[len(ids)]], dtype=uniform_dtype(decoder.device), device=decoder.device)
                 next_id, logprob = sample(decoder.logits(hidden_TE[-1:]), uniform, params, has_token_V)
                 ids.append(int(next_id))
                 logprobs.append(float(logprob))

@@ -1,8 +1,8 @@
 """Which kernel multiplies while sampling: measured once a machine, then looked up.
 
-At the row counts of decoding the usual product (MKL's, behind ``F.linear``) runs at half the speed of others: oneDNN's, and the
-product with the weight first, ``(W x^T)^T``. Which one wins depends on the processor, the shape and the number of rows, so each
-is timed once on the model's own weights. The choice is kept in a file, so that runs on one machine stay equal bit for bit.
+At the row counts of decoding the usual product (MKL's, behind ``F.linear``) can be slower than others: oneDNN's, and the product
+with the weight first, ``(W x^T)^T``. Which one wins depends on the processor, the shape and the number of rows, so each
+is timed once on the model's own weights. The choice is kept in a file, so that a run goes on with the same ones.
 """
 
 from __future__ import annotations

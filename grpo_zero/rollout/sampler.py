@@ -30,12 +30,28 @@ class SamplingParams:
         return self.temperature == 0.0
 
 
+LOWEST_LOGIT = torch.finfo(torch.float32).min
+"""Of ids without a token: probability exactly 0, and a finite log-prob, so no NaN arises in p log p."""
+
+
+def uniform_dtype(device: torch.device) -> torch.dtype:
+    """The precision to sum probabilities in: float64, which Apple's mps does not have."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def stop_table(stop_ids: frozenset[int], vocab_size: int, device: torch.device) -> Tensor:
+    """bool ``[V]``: whether an id ends a completion."""
+    is_stop_V = torch.zeros(vocab_size, dtype=torch.bool)
+    is_stop_V[[id_ for id_ in stop_ids if id_ < vocab_size]] = True
+    return is_stop_V.to(device)
+
+
 def masked_logits(logits_SV: Tensor, has_token_V: Tensor | None) -> Tensor:
-    """Float32 logits in which ids without a token have the lowest finite value (probability exactly 0)."""
+    """Float32 logits in which ids without a token have ``LOWEST_LOGIT``."""
     logits_SV = logits_SV.float()
     if has_token_V is None:
         return logits_SV
-    return logits_SV.masked_fill(~has_token_V, torch.finfo(torch.float32).min)
+    return logits_SV.masked_fill(~has_token_V, LOWEST_LOGIT)
 
 
 def sample(

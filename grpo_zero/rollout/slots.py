@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from grpo_zero.rollout.sampler import stop_table, uniform_dtype
 from grpo_zero.rollout.scheduler import Move
 
 
@@ -28,17 +29,14 @@ class Slots:
         self, num_slots: int, max_new_tokens: int, stop_ids: frozenset[int], vocab_size: int, device: torch.device
     ) -> None:
         self.max_new_tokens, self.device = max_new_tokens, device
-        # Apple's mps has no float64.
-        self.uniform_dtype = torch.float32 if device.type == "mps" else torch.float64
+        self.uniform_dtype = uniform_dtype(device)
         self.ids_ST = torch.zeros(num_slots, max_new_tokens, dtype=torch.int64, device=device)
         self.logprobs_ST = torch.zeros(num_slots, max_new_tokens, dtype=torch.float32, device=device)
         self.uniforms_ST = torch.zeros(num_slots, max_new_tokens, dtype=self.uniform_dtype, device=device)
         self.prompt_lengths_S = torch.zeros(num_slots, dtype=torch.int64, device=device)
         self.num_new_S = np.zeros(num_slots, dtype=np.int64)
         """Tokens each completion has; the host's own, so that it never waits for the device to know them."""
-        is_stop_V = np.zeros(vocab_size, dtype=bool)
-        is_stop_V[[id_ for id_ in stop_ids if id_ < vocab_size]] = True
-        self.is_stop_V = torch.from_numpy(is_stop_V).to(device)
+        self.is_stop_V = stop_table(stop_ids, vocab_size, device)
 
     def admit(self, first: int, prompt_lengths: Sequence[int], uniforms_NT: np.ndarray) -> None:
         """Start empty completions in the slots from ``first`` on."""

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from grpo_zero.model.functions import add_weight_gradient
-from grpo_zero.rollout.sampler import masked_logits
+from grpo_zero.rollout.sampler import LOWEST_LOGIT, masked_logits
 
 SlopeOf = Callable[[slice, Tensor], Tensor]
 """From a chunk's place and its log-probs to the loss's derivative by each of them."""
@@ -83,7 +83,6 @@ def head_backward(
         buffer_CV, logprobs_CV = _all_logprobs(hidden_CE[part], head_VE, temperature, has_token_V)
         logprobs_C[part] = logprobs_CV.gather(-1, target_C1)[:, 0]
         probs_CV = torch.exp(logprobs_CV, out=buffer_CV)
-        # Ids without a token have p = 0 and a finite log-prob, so no NaN arises in p log p.
         entropy_C[part] = -logprobs_CV.mul_(probs_CV).sum(-1)
         del logprobs_CV
         scale_C1 = slope_of(part, logprobs_C[part])[:, None] / temperature
@@ -108,5 +107,5 @@ def _all_logprobs(
     if temperature != 1.0:
         logits_CV /= temperature
     if has_token_V is not None:  # after the division, which would make the lowest value infinite
-        logits_CV.masked_fill_(~has_token_V, torch.finfo(torch.float32).min)
+        logits_CV.masked_fill_(~has_token_V, LOWEST_LOGIT)
     return logits_CV, logits_CV.log_softmax(-1)

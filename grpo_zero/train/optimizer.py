@@ -13,6 +13,7 @@ memory: for 3.09 G weights they would take 5.8 GiB of a GPU, and they cross the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -171,23 +172,8 @@ class HostAdamW(AdamW):
     weight for the sums of gradients beside the states. Saved states are those of ``AdamW``.
     """
 
-    def __init__(
-        self,
-        named_parameters: Iterable[tuple[str, torch.nn.Parameter]],
-        *,
-        betas: tuple[float, float] = (0.9, 0.999),
-        weight_decay: float = 0.0,
-        eps: float = 1e-8,
-        moment_bits: int = 32,
-    ) -> None:
-        super().__init__(
-            named_parameters,
-            betas=betas,
-            weight_decay=weight_decay,
-            eps=eps,
-            states_on_host=True,
-            moment_bits=moment_bits,
-        )
+    def __init__(self, named_parameters: Iterable[tuple[str, torch.nn.Parameter]], **settings: Any) -> None:
+        super().__init__(named_parameters, states_on_host=True, **settings)
         largest = max(parameter.numel() for parameter in self.parameters.values())
         device = next(iter(self.parameters.values())).device
         self.staging = Staging(device, min(HOST_CHUNK, largest))

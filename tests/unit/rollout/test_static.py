@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
-import weakref
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from helpers.tiny import tiny_decoder
 
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.rollout import engine as engine_module
-from grpo_zero.rollout import prefill as prefill_module
 from grpo_zero.rollout import static as static_module
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.graphs import StepGraphs
@@ -22,7 +19,6 @@ from grpo_zero.rollout.grid import Grid, Shape, scores
 from grpo_zero.rollout.naive import naive_generate
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.rollout.static import Seats, grid_size
-from grpo_zero.types import Completion
 
 SLOTS = [1, 2, 3, 5, 7, None]
 """One cell, part of a group, a group and no more, cells left over, two prompts of four, all."""
@@ -84,19 +80,6 @@ def test_a_step_asks_the_host_nothing(decoder: Decoder, monkeypatch: pytest.Monk
         assert len(static_engine(decoder).generate(PROMPTS, 2, params)) == 4
 
 
-def test_whatever_fresh_memory_holds_is_never_seen(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = static_engine(decoder, num_slots=7)
-    expected = engine.generate(PROMPTS, 3, MODES["sampled"])
-    empty = torch.empty
-
-    def poisoned(*args: object, **kwargs: object) -> torch.Tensor:
-        tensor = empty(*args, **kwargs)
-        return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
-
-    monkeypatch.setattr(torch, "empty", poisoned)
-    assert_same(engine.generate(PROMPTS, 3, MODES["sampled"]), expected)
-
-
 @pytest.mark.parametrize("poll_every", [1, 8])
 def test_a_sample_does_not_depend_on_its_siblings_or_the_other_prompts(
     decoder: Decoder, poll_every: int, monkeypatch: pytest.MonkeyPatch
@@ -115,52 +98,6 @@ def test_ended_rows_change_nothing_of_what_they_said(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Seats, "most_steps_left", 50)
     monkeypatch.setitem(static_module.POLL_EVERY, "cpu", 50)
     assert_same(static_engine(decoder).generate(PROMPTS, 3, params), expected)
-
-
-def test_prefilling_in_several_streams_changes_nothing(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = static_engine(decoder).generate(PROMPTS, 2, MODES["sampled"])
-    monkeypatch.setattr(prefill_module, "PREFILL_TOKENS", 4)
-    assert_same(static_engine(decoder).generate(PROMPTS, 2, MODES["sampled"]), expected)
-
-
-def test_only_generated_tokens_finish_a_row(decoder: Decoder) -> None:
-    """T08, and T15: any stop id ends a row and is kept."""
-    rows: list[Completion] = [
-        row for group in static_engine(decoder).generate([[3, 17, 3], [40]], 8, MODES["sampled"]) for row in group
-    ]
-    assert {row.finish_reason for row in rows} == {"stop", "length"}
-    for row in rows:
-        assert not STOP_IDS & set(row.token_ids[:-1])
-        assert (row.token_ids[-1] in STOP_IDS) == row.is_finished
-        assert row.is_finished or len(row.token_ids) == 14
-
-
-def test_the_grid_is_gone_after_sampling(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M04, without waiting for the garbage collector."""
-    grids = []
-
-    class Watched(Grid):
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args)
-            grids.append(weakref.ref(self))
-
-    monkeypatch.setattr(static_module, "Grid", Watched)
-    gc.disable()
-    try:
-        static_engine(decoder).generate(PROMPTS, 2, MODES["sampled"])
-        assert [grid() for grid in grids] == [None]
-    finally:
-        gc.enable()
-
-
-def test_progress_counts_to_the_total_and_policy_step_is_stored(decoder: Decoder) -> None:
-    seen: list[tuple[int, int]] = []
-    completions = static_engine(decoder, num_slots=2).generate(
-        PROMPTS, 2, SamplingParams(5), policy_step=41, progress=lambda done, total: seen.append((done, total))
-    )
-    assert seen[-1] == (8, 8)
-    assert seen == sorted(set(seen))
-    assert {row.policy_step for group in completions for row in group} == {41}
 
 
 @pytest.mark.parametrize("num_prompts", [1, 2, 7])
