@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from grpo_zero.model.functions import take_rows
+
 
 @dataclass(frozen=True, slots=True)
 class GroupLayout:
@@ -184,8 +186,8 @@ class PackedGroups:
     ) -> Tensor:
         share = q_THD.shape[1] // k_TKD.shape[1]
         q, k_own, v_own = (_ToRectangle.apply(x, own).transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
-        k = torch.cat((k_prompt[self.prompt_of_N], k_own), dim=2)
-        v = torch.cat((v_prompt[self.prompt_of_N], v_own), dim=2)
+        k = torch.cat((take_rows(k_prompt, self.prompt_of_N), k_own), dim=2)
+        v = torch.cat((take_rows(v_prompt, self.prompt_of_N), v_own), dim=2)
         own_max = q.shape[2]
         q = q.unflatten(1, (-1, share)).flatten(2, 3)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(share, q.dtype))

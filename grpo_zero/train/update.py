@@ -10,6 +10,7 @@ from torch import Tensor
 
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.model.functions import take_rows
 from grpo_zero.train.batch import PackedBatch, TrainRow, pack, split_micro_batches
 from grpo_zero.train.logprobs import chunked_logprobs, head_backward
 from grpo_zero.train.optimizer import AdamW
@@ -63,7 +64,7 @@ def backward(
 ) -> dict[str, Tensor]:
     """Forward and backward of one micro-batch; gradients add up in the parameters. Returns its loss and sums over its tokens."""
     decoder, tokens = policy.decoder, batch.completion
-    hidden_CE = decoder(batch.tokens_T, batch.positions_T, batch.attend)[batch.predictor_C]
+    hidden_CE = take_rows(decoder(batch.tokens_T, batch.positions_T, batch.attend), batch.predictor_C)
     head = (hidden_CE.detach(), decoder.head_weight_VE, tokens.targets_C, temperature, policy.has_token_V, chunk_tokens)
     parts: list[dict[str, Tensor]] = []
 

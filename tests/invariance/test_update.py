@@ -276,3 +276,17 @@ def test_clipping_scales_all_gradients_to_the_norm(decoder: Decoder) -> None:
     norm = torch.cat([g.flatten() for g in expected.values()]).norm().item()
     assert facts["grad_norm"] == pytest.approx(norm, rel=1e-4)
     assert_same_gradients(catcher.gradients, {name: g * (0.01 / norm) for name, g in expected.items()})
+
+
+def test_equal_updates_have_equal_gradients_bit_for_bit_with_several_threads(decoder: Decoder) -> None:
+    """Many completions share a prompt's rows, whose gradients must add up in the same order every time."""
+    rows = random_rows(3, [200, 200])
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        _, expected = packed(decoder, rows)
+        for _ in range(5):
+            _, gradients = packed(decoder, rows)
+            assert [name for name, gradient in gradients.items() if not torch.equal(gradient, expected[name])] == []
+    finally:
+        torch.set_num_threads(num_threads)
