@@ -1,0 +1,64 @@
+"""TRL and GRPO-Zero on the same step, one after the other on this machine: seconds, peak memory and their ratios.
+
+    python benchmarks/peers/compare.py W1=FOLDER W2=FOLDER
+
+``FOLDER`` is a Hugging Face folder of the workload's model (docs/benchmarks.md). Needs the ``test`` dependencies. The prompts are
+equal token for token; the completions are each trainer's own, so W2's have other lengths: ``sampled_tokens`` tells. Writes
+``benchmarks/results/peers.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from provenance import commit  # noqa: E402
+
+MICRO_BATCH = {"W1": 8, "W2": 4}
+"""TRL's fastest setting of those tried: completions in one forward, no recomputation."""
+PHASES = ("sample_s", "update_s", "step_s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="WORKLOAD=FOLDER")
+    parser.add_argument("--repeats", type=int, default=3, help="timed steps of each, after one that is not")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"commit": commit(), "repeats": options.repeats, "workloads": {}}
+    for name, folder in (model.split("=", 1) for model in options.models):
+        result["workloads"][name] = compared(name, folder, options.repeats)
+        print(name, json.dumps(result["workloads"][name]["ratios"]), flush=True)
+    path = ROOT / "benchmarks" / "results" / "peers.json"
+    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def compared(name: str, folder: str, repeats: int) -> dict[str, Any]:
+    """Both trainers' figures, and how many times as much TRL takes of each."""
+    trl_step = [str(Path(__file__).with_name("trl_step.py")), name, "--micro-batch", str(MICRO_BATCH[name])]
+    theirs = measured([*trl_step, "--model", folder], repeats)
+    ours = measured(["-m", "grpo_zero.cli", "bench", name, "--model", folder], repeats)
+    ratios = {key: statistics.median(theirs[key]) / ours[key]["median"] for key in PHASES}
+    ratios["peak_gib"] = theirs["peak_gib"] / ours["peak_gib"]
+    return {"trl": theirs, "grpo_zero": ours, "ratios": {key: round(ratio, 2) for key, ratio in ratios.items()}}
+
+
+def measured(program: list[str], repeats: int) -> dict[str, Any]:
+    """What a program writes, run alone in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "result.json"
+        command = [sys.executable, *program, "--repeats", str(repeats), "--json", str(path)]
+        subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
