@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
 from grpo_zero.runs import CONFIG_FILE, model_of, run_config
 
+SETTING = re.compile(r"\w+\.\w+=")
 DEFAULT_CONFIG = "quickstart"
 OUT_OF_MEMORY = (
     "The GPU ran out of memory: lower training.micro_batch_tokens (update) or training.num_slots (sampling), or set "
@@ -21,8 +23,7 @@ OUT_OF_MEMORY = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
+    options = parse(sys.argv[1:] if arguments is None else arguments)
     keep_freed_memory()
     try:
         options.run(options)
@@ -38,6 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command's options. Settings may stand anywhere: argparse wants all words without a dash in one place."""
+    settings = [word for word in arguments if SETTING.match(word)]
+    options = build_parser().parse_args([word for word in arguments if not SETTING.match(word)])
+    if settings and not hasattr(options, "overrides"):
+        build_parser().error(f"unrecognized arguments: {' '.join(settings)}")
+    if settings:
+        options.overrides = [*options.overrides, *settings]
+    return options
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -66,10 +78,12 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("target", type=Path, help="folder to write")
     export.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="default: as in the source")
     bench = _command(commands, "bench", "Time one GRPO step: sampling and update, with random rewards.", _bench)
-    bench.add_argument("workload", help="W1, W2 or quickstart: see docs/benchmarks.md")
+    bench.add_argument("workload", help="W1, W2, quickstart, GPU-0.5B or GPU-3B: see docs/benchmarks.md")
     bench.add_argument("--model", metavar="PATH", help="model files of the workload, where it needs some")
     bench.add_argument("--repeats", type=int, default=3, help="steps to time (default 3); the median is reported")
     bench.add_argument("--json", metavar="FILE", type=Path, help="also write the result to this file")
+    bench.add_argument("--compare", metavar="FILE", type=Path, help="an earlier result to compare with")
+    bench.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings over the workload's")
     return parser
 
 
@@ -154,7 +168,7 @@ def _bench(options: argparse.Namespace) -> None:
         raise UserError(f"--repeats is {options.repeats}, but at least one step has to be timed: give 1 or more.")
     from grpo_zero.commands.bench import bench
 
-    bench(options.workload, options.model, options.repeats, options.json)
+    bench(options.workload, options.model, options.repeats, options.overrides, options.json, options.compare)
 
 
 def _check_json_folder(path: Path | None) -> None:

@@ -21,8 +21,8 @@ import transformers
 import trl
 from datasets import Dataset
 
-from grpo_zero.commands.bench import PROBLEMS, WORKLOADS
-from grpo_zero.config import ModelConfig, config_from_dict
+from grpo_zero.bench.workloads import WORKLOADS, problem_rows, workload_config
+from grpo_zero.config import Config
 from grpo_zero.observe.memory import peak_gib
 from grpo_zero.text.chat import ChatTemplate
 from grpo_zero.text.tokenizer import Tokenizer
@@ -66,23 +66,23 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
-    workload = WORKLOADS[options.workload]
-    batch_size = workload.num_prompts * workload.num_samples
-    if workload.random_init:
-        config = transformers.AutoConfig.from_pretrained(options.model)
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    config = workload_config(options.workload, options.model)
+    training = config.training
+    if config.model.random_init:
+        shape = transformers.AutoConfig.from_pretrained(options.model)
+        model = transformers.AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
     else:
         model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
     arguments = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(),
         per_device_train_batch_size=options.micro_batch,
-        gradient_accumulation_steps=batch_size // options.micro_batch,
-        steps_per_generation=batch_size // options.micro_batch,
-        num_generations=workload.num_samples,
-        max_completion_length=workload.max_new_tokens,
+        gradient_accumulation_steps=training.batch_size // options.micro_batch,
+        steps_per_generation=training.batch_size // options.micro_batch,
+        num_generations=training.num_answers_per_question,
+        max_completion_length=training.max_gen_len,
         gradient_checkpointing=options.checkpointing,
         beta=0.0,
-        learning_rate=1e-6,
+        learning_rate=training.learning_rate,
         lr_scheduler_type="constant",
         max_steps=options.repeats + 1,
         use_cpu=True,
@@ -96,7 +96,7 @@ def main() -> None:
         model=model,
         reward_funcs=lambda completions, **columns: [random.random() for _ in completions],
         args=arguments,
-        train_dataset=Dataset.from_dict({"prompt": prompts(options.model, workload.num_prompts)}),
+        train_dataset=Dataset.from_dict({"prompt": prompts(config)}),
         processing_class=transformers.AutoTokenizer.from_pretrained(options.model),
     )
     trainer.sample_s, trainer.sampled_tokens = [], []
@@ -120,12 +120,12 @@ def main() -> None:
     options.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def prompts(model: str, count: int) -> list[str]:
+def prompts(config: Config) -> list[str]:
     """The bench's prompts as text, chat template and response start included."""
-    tokenizer = Tokenizer.from_folder(model)
-    template = ChatTemplate.select(ModelConfig().chat_template, tokenizer)
-    task = make_task(config_from_dict({}))
-    problems = [task.problem(row) for row in PROBLEMS[:count]]
+    tokenizer = Tokenizer.from_folder(config.model.pretrained_model_path)
+    template = ChatTemplate.select(config.model.chat_template, tokenizer)
+    task = make_task(config)
+    problems = [task.problem(row) for row in problem_rows(config.training.num_questions_per_batch)]
     return [template.render(problem.messages) + problem.response_start for problem in problems]
 
 

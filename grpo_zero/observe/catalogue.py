@@ -257,10 +257,28 @@ _SPEED = (
         verl="timing_s/gen",
     ),
     Metric(
+        "prefill_s",
+        "seconds",
+        "Part of sample_s: the prompts' forward, each prompt once.",
+        "A small part of sample_s; more with long prompts and short completions.",
+    ),
+    Metric(
+        "verify_s",
+        "seconds",
+        "Time to decode the completions' text and judge it.",
+        "Far below sample_s; else the task's verifier is slow.",
+    ),
+    Metric(
         "reference_s",
         "seconds",
         "Time for the log-probs under the starting policy; absent without a KL to it.",
         "A third of update_s or less: one forward without a backward.",
+    ),
+    Metric(
+        "optimizer_s",
+        "seconds",
+        "Part of update_s: clipping and the optimizer's steps.",
+        "A small part of update_s on a GPU; more where few tokens are forwarded or its state is on the host.",
     ),
     Metric(
         "update_s",
@@ -273,7 +291,7 @@ _SPEED = (
         "step_s",
         "seconds",
         "Time of the whole step, without evaluation and checkpoints.",
-        "About sample_s + reference_s + update_s; the rest verifies.",
+        "About sample_s + verify_s + reference_s + update_s.",
         trl="step_time",
         verl="timing_s/step",
     ),

@@ -32,7 +32,7 @@ class JsonLines:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Writes one line; numbers that JSON lacks (NaN, infinity) become null."""
-        self._stream.write(json.dumps(_finite(row), ensure_ascii=False, allow_nan=False) + "\n")
+        self._stream.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
 
     def close(self) -> None:
         """Closes the file."""
@@ -64,7 +64,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
     """Writes JSON that is either the old or the new content whatever happens, never a part."""
-    text = json.dumps(_finite(summary), ensure_ascii=False, allow_nan=False, indent=2)
+    text = json.dumps(finite(summary), ensure_ascii=False, allow_nan=False, indent=2)
     _replace(path, text + "\n")
 
 
@@ -86,12 +86,12 @@ def _drop_torn_and_later(path: Path, keep_until_step: int | None) -> None:
         _replace(path, "".join(line + "\n" for line in kept))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The value with every NaN and infinity replaced by None, at any depth."""
     if isinstance(value, Mapping):
-        return {key: _finite(element) for key, element in value.items()}
+        return {key: finite(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(element) for element in value]
+        return [finite(element) for element in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -1,10 +1,11 @@
-"""Peak memory of the process."""
+"""Peak memory of the process, whole or from a moment on, and what the machine has left."""
 
 from __future__ import annotations
 
 import math
 import sys
 from pathlib import Path
+from typing import Protocol
 
 _GIB = 1 << 30
 
@@ -27,3 +28,35 @@ def peak_gib() -> float:
         return math.nan
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == "darwin" else 1024) / _GIB
+
+
+class PeakMemory(Protocol):
+    """A high-water mark that can be set back."""
+
+    def read(self) -> int:
+        """Bytes."""
+
+    def reset(self) -> None:
+        """Go on from what is in use now."""
+
+
+class ProcessPeak:
+    """Resident memory of this process (Linux; proc(5): writing 5 to ``clear_refs``). Resets lower ``peak_gib`` too."""
+
+    def read(self) -> int:
+        """Bytes."""
+        return int(peak_gib() * _GIB)
+
+    def reset(self) -> None:
+        """``OSError`` where the system does not allow it."""
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def process_peak() -> ProcessPeak | None:
+    """None where the mark cannot be set back."""
+    peak = ProcessPeak()
+    try:
+        peak.reset()
+    except OSError:
+        return None
+    return peak

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.cache import bytes_per_slot
 from grpo_zero.rollout.dynamic import generate_dynamic
 from grpo_zero.rollout.products import decode_products
@@ -85,7 +86,7 @@ class Engine:
         self.decoder.eval()
         try:
             num_slots = self._slots_for(len(prompts) * num_samples, params)
-            with torch.inference_mode(), self._products(num_slots):
+            with phase("decode"), torch.inference_mode(), self._products(num_slots):
                 request = Request(
                     prompts,
                     num_samples,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from grpo_zero.model.attention import GroupLayout, packed_positions
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.cache import PromptStore
 
 PREFILL_TOKENS = 8192
@@ -19,6 +20,7 @@ Keep = Callable[[int, PromptStore, int], None]
 """Takes (index, store, position in the store) of each prompt."""
 
 
+@phase("prefill")
 def prefill(
     decoder: Decoder, indices: Sequence[int], prompts: Sequence[Sequence[int]], keep: Keep
 ) -> dict[int, Tensor]:

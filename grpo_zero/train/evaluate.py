@@ -10,6 +10,7 @@ import numpy as np
 
 from grpo_zero.config import Config
 from grpo_zero.observe.intervals import success_interval
+from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.engine import Engine, Progress
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.tasks import Task
@@ -28,6 +29,7 @@ class Judged:
     verdict: Verdict
 
 
+@phase("verify")
 def judge(
     policy: Policy, task: Task, items: Sequence[Prompted], completions_PG: Sequence[Sequence[Completion]]
 ) -> list[list[Judged]]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 
 from grpo_zero.algorithms.advantages import advantages
 from grpo_zero.config import Config
+from grpo_zero.observe.phases import PhaseClock
 from grpo_zero.observe.record import StepRecord
 from grpo_zero.rollout.engine import Progress
 from grpo_zero.tasks import Task
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.evaluate import Judged
 from grpo_zero.train.kl_reference import KLReference
-from grpo_zero.train.metrics import merge_updates, rollout_metrics, time_metrics
+from grpo_zero.train.metrics import merge_updates, rollout_metrics, time_metrics, wait
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy, make_engine
 from grpo_zero.train.problems import ProblemSource
@@ -56,6 +58,10 @@ class GRPO:
 
     def step(self, step: int, progress: Progress | None = None) -> Step:
         """One GRPO step (2402.03300, algorithm 1); ``step`` counts from 1."""
+        with PhaseClock(partial(wait, self.policy.decoder.device)).listen() as clock:
+            return self._step(step, clock, progress)
+
+    def _step(self, step: int, clock: PhaseClock, progress: Progress | None) -> Step:
         training, algorithm = self.config.training, self.config.algorithm
         times = [time.perf_counter()]
 
@@ -73,7 +79,8 @@ class GRPO:
         times.append(time.perf_counter())
 
         metrics = rollout_metrics(rollout.judged_PG) | penalties | rollout.facts | facts
-        metrics |= time_metrics(times, metrics, self.policy.decoder.device, has_reference=self.reference is not None)
+        device, has_reference = self.policy.decoder.device, self.reference is not None
+        metrics |= time_metrics(times, clock.seconds, metrics, device, has_reference=has_reference)
         all_advantages_PG = np.full((len(rollout.judged_PG), training.num_answers_per_question), np.nan)
         all_advantages_PG[rollout.kept] = advantages_PG
         return Step(StepRecord(step, "train", metrics), rollout.judged_PG, all_advantages_PG)

@@ -56,19 +56,30 @@ def merge_updates(facts_U: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return merged
 
 
+PHASE_METRICS = {"prefill": "prefill_s", "verify": "verify_s", "optimizer": "optimizer_s"}
+"""Metrics of phases that are parts of others: of ``sample_s``, of none, of ``update_s``."""
+
+
 def time_metrics(
-    times: Sequence[float], metrics: Mapping[str, float], device: torch.device, *, has_reference: bool = False
+    times: Sequence[float],
+    phase_s: Mapping[str, float],
+    metrics: Mapping[str, float],
+    device: torch.device,
+    *,
+    has_reference: bool = False,
 ) -> dict[str, float]:
     """Seconds, speeds and memory.
 
     Args:
         times: start, rollout done, reference log-probs done, updates done; seconds.
+        phase_s: of the phases named in ``PHASE_METRICS``.
         metrics: holds sample_s, num_tokens and forwarded_tokens.
     """
     start, collected, referred, updated = times
     update_s, step_s = updated - referred, updated - start
     return {
         **({"reference_s": referred - collected} if has_reference else {}),
+        **{name: phase_s.get(phase, 0.0) for phase, name in PHASE_METRICS.items()},
         "update_s": update_s,
         "step_s": step_s,
         "sample_share": metrics["sample_s"] / step_s,
@@ -84,3 +95,9 @@ def device_peak_gib(device: torch.device) -> float:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     return peak_gib()
+
+
+def wait(device: torch.device) -> None:
+    """Until a GPU has done what it was asked to, so that a clock tells the truth."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -11,6 +11,7 @@ from torch import Tensor
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.model.functions import take_rows
+from grpo_zero.observe.phases import phase
 from grpo_zero.train.batch import PackedBatch, TrainRow, pack, split_micro_batches
 from grpo_zero.train.logprobs import chunked_logprobs, head_backward
 from grpo_zero.train.optimizer import AdamW
@@ -18,6 +19,7 @@ from grpo_zero.train.policy import Policy
 from grpo_zero.train.token_loss import TokenLoss, slope
 
 
+@phase("update")
 def update(
     policy: Policy,
     optimizer: AdamW,
@@ -51,9 +53,10 @@ def update(
         parts.append(backward(policy, batch, loss, temperature, config.head_chunk_tokens))
         optimizer.gather()
         num_forwarded += len(batch.completion)
-    grad_norm = optimizer.clip(config.max_grad_norm)
-    optimizer.step(learning_rate)
-    optimizer.zero_grad()
+    with phase("optimizer"):
+        grad_norm = optimizer.clip(config.max_grad_norm)
+        optimizer.step(learning_rate)
+        optimizer.zero_grad()
     sums = {name: sum(part[name].item() for part in parts) for name in parts[0]}  # a GPU is waited for here, once
     facts = {"loss": sums.pop("loss"), "grad_norm": grad_norm, "forwarded_tokens": num_forwarded}
     return facts | {name: value / num_forwarded for name, value in sums.items()}

@@ -20,6 +20,7 @@ LAYERS = [
     {"checkpoint"},
     {"rollout"},
     {"train"},
+    {"bench"},
     {"commands"},
     {"cli"},
 ]
@@ -41,7 +42,7 @@ TORCH_FREE = [
     "reference",
     "observe",
 ]
-TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families"]
+TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads"]
 
 
 def module_name(path: Path) -> str:
@@ -127,6 +128,8 @@ def test_the_model_knows_nothing_of_engine_loss_or_optimizer() -> None:
         if folder in tops:
             tops[folder] |= {target.split(".")[0] for target in imports_of(name)} - {folder}
     assert tops["model"] <= {"errors", "types"}
-    assert tops["rollout"] <= {"model", "types", "randomness", "errors"}
+    assert tops["rollout"] <= {"model", "types", "randomness", "errors", "observe"}
+    watched = {target for name in MODULES if name.startswith("rollout") for target in imports_of(name)}
+    assert {target for target in watched if target.startswith("observe")} == {"observe.phases"}
     assert tops["algorithms"] <= {"types", "errors"}
     assert tops["tasks"] <= {"types", "errors", "randomness"}

@@ -16,7 +16,7 @@ from helpers.runs import edit_json, run_config, run_settings
 from safetensors.torch import load_file, save_file
 
 from grpo_zero.checkpoint.source import open_source
-from grpo_zero.cli import build_parser, main
+from grpo_zero.cli import main, parse
 from grpo_zero.observe.files import read_rows
 from grpo_zero.train.checkpoints import save_model
 from grpo_zero.train.policy import load_policy
@@ -71,7 +71,7 @@ def test_usage_errors_exit_with_2(arguments: list[str], capsys: pytest.CaptureFi
 
 
 def test_a_run_without_config_takes_the_quickstart() -> None:
-    options = build_parser().parse_args(["train", "training.max_steps=3"])
+    options = parse(["train", "training.max_steps=3"])
     assert options.config is None
     assert options.overrides == ["training.max_steps=3"]
 
@@ -197,10 +197,12 @@ CASES: dict[str, tuple[Spoil, list[str], list[str]]] = {
     "export no model": (nothing, ["export", "nope.gguf", "out"], ["nope.gguf"]),
     "export target in use": (nothing, ["export", "model", "model"], ["model already exists"]),
     "export run without checkpoint": (old_run, ["export", "runs/new", "out"], ["runs/new", "without a checkpoint"]),
-    "bench unknown": (nothing, ["bench", "W9"], ["'W9'", "W1, W2, quickstart"]),
+    "bench unknown": (nothing, ["bench", "W9"], ["'W9'", "W1, W2, quickstart, GPU-0.5B"]),
     "bench json nowhere": (nothing, ["bench", "quickstart", "--json", "no/such/file.json"], ["no/such"]),
     "bench nothing": (nothing, ["bench", "quickstart", "--repeats", "0"], ["--repeats is 0"]),
     "bench without its model": (nothing, ["bench", "W1"], ["W1", "--model"]),
+    "bench bad setting": (nothing, ["bench", "quickstart", "training.max_gen_len=0"], ["training.max_gen_len is 0"]),
+    "bench without a GPU": (nothing, ["bench", "GPU-0.5B", "--model", "model"], ["no usable cuda device"]),
 }
 
 
@@ -284,3 +286,11 @@ def test_chat_holds_a_conversation(work: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     assert main(arguments_for(["chat"])) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_settings_may_stand_anywhere() -> None:
+    given = ["train", "training.max_steps=1", "--config", "quickstart", "model.device=cpu"]
+    assert parse(given).overrides == ["training.max_steps=1", "model.device=cpu"]
+    assert parse(["bench", "W1", "--repeats", "2", "training.max_gen_len=8"]).overrides == ["training.max_gen_len=8"]
+    with pytest.raises(SystemExit):
+        parse(["export", "a", "b", "training.max_steps=1"])

@@ -108,11 +108,12 @@ def test_the_numbers_of_a_step() -> None:
 
 def test_times_add_up_and_speeds_follow() -> None:
     facts = {"sample_s": 2.0, "num_tokens": 100, "forwarded_tokens": 60}
-    found = time_metrics((10.0, 12.5, 12.5, 14.5), facts, torch.device("cpu"))
+    found = time_metrics((10.0, 12.5, 12.5, 14.5), {"prefill": 0.5, "other": 9.0}, facts, torch.device("cpu"))
     require_known(found)
     assert (found["update_s"], found["step_s"]) == (2.0, 4.5)
+    assert (found["prefill_s"], found["verify_s"]) == (0.5, 0.0)
     assert "reference_s" not in found
-    assert time_metrics((0, 1, 4, 5), facts, torch.device("cpu"), has_reference=True)["reference_s"] == 3
+    assert time_metrics((0, 1, 4, 5), {}, facts, torch.device("cpu"), has_reference=True)["reference_s"] == 3
     assert found["sample_share"] == pytest.approx(2 / 4.5)
     assert (found["tokens_per_s_sample"], found["tokens_per_s_update"]) == (50.0, 30.0)
     assert found["peak_gib"] > 0
