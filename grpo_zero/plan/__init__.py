@@ -1,0 +1,1 @@
+"""Where memory goes, by arithmetic: the sizes of what a run holds, and the settings that make it fit. No torch here."""

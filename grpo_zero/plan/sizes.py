@@ -1,0 +1,170 @@
+"""Bytes of what a run holds, from a model's shape alone. Calibrated by tests/unit/plan: what torch keeps is counted there.
+
+Axis names as in ``types.py``; ``item`` is the bytes of a weight, 2 for bfloat16 and 4 for float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from grpo_zero.model.families import hf_shapes, parameter_map
+from grpo_zero.model.spec import ModelSpec
+
+MOMENT_BLOCK = 256
+"""Weights that share a scale of 8-bit moments (``train/moments.py``)."""
+STAGING_BYTES = 4 * 4 * 2**20
+"""Buffers of ``train/offload.py``: 4 of 2^20 weights, 4 bytes each."""
+IN_FLIGHT = 5
+"""Gradients on their way to the host (``train/offload.py``), and the one that is being made."""
+STEP_PARTS = 12
+"""Float32 copies that a step makes of the part of a parameter it works on (``train/optimizer.py``)."""
+STEP_CHUNK = {"cuda": 2**22, "cpu": 2**20}
+"""Weights in such a part."""
+SLOT_TOKEN_BYTES = 8 + 4 + 8
+"""Id, log-prob and noise of a sampled token (``rollout/slots.py``)."""
+PREFILL_TOKENS = 8192
+"""Prompt tokens of one forward before sampling (``rollout/engine.py``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A packed micro-batch: its tokens, and the two rectangles that attention lays them out in."""
+
+    tokens: int
+    """T: prompts and completions, the last token of each completion left out."""
+    prompts: int
+    prompt_max: int
+    """Longest prompt, tokens."""
+    completions: int
+    own_max: int
+    """Longest completion, tokens, the last left out."""
+
+
+def parameter_sizes(spec: ModelSpec) -> dict[str, int]:
+    """Weights of each parameter, by our name."""
+    shapes = hf_shapes(spec)
+    return {name: sum(prod(shapes[part]) for part in parts) for name, parts in parameter_map(spec).items()}
+
+
+def moment_bytes(spec: ModelSpec, bits: int) -> int:
+    """AdamW's two moments of every weight."""
+    if bits == 32:
+        return 8 * spec.num_parameters
+    return sum(2 * size + 2 * 4 * -(-size // MOMENT_BLOCK) for size in parameter_sizes(spec).values())
+
+
+def rest_bytes(spec: ModelSpec, item: int) -> int:
+    """What the float32 masters hold beyond bf16 weights: an int16 each, always in host memory."""
+    return 2 * spec.num_parameters if item == 2 else 0
+
+
+def offloaded_gradient_bytes(spec: ModelSpec, item: int) -> int:
+    """Most gradients on the device while they leave it in backward: vocabulary tables' (whole only at the end), a few more."""
+    sizes = parameter_sizes(spec)
+    tables = sum(size for name, size in sizes.items() if name in ("embedding.weight", "head.weight"))
+    largest = max((size for name, size in sizes.items() if name.startswith("layers.0.")), default=0)
+    layer = sum(size for name, size in sizes.items() if name.startswith("layers.0."))
+    return item * (tables + min(layer + largest, IN_FLIGHT * largest))
+
+
+def kept_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
+    """What a training forward keeps for backward, ``mode`` as ``recompute_activations``."""
+    T, E = stream.tokens, spec.width
+    layer = T * E * item if mode == "full" else kept_in_layer_bytes(spec, stream, item, mode)
+    ends = T * 8 + 2 * T * E * item + 2 * T * 4  # ids; the last norm's input, normed input and two sizes
+    return spec.num_layers * layer + ends + (0 if mode == "full" else _index_bytes(stream))
+
+
+def kept_in_layer_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
+    """The same of one block that is not computed again."""
+    T, E, D = stream.tokens, spec.width, spec.head_size
+    H, K = spec.num_heads, spec.num_kv_heads
+    inputs = 2 * (T * E * item + T * 4)
+    norms = T * (H + 2 * K) * D * item + T * (H + K) * (D * item + 8) if spec.qk_norm else 0
+    attended = 2 * T * H * D * item  # the output product's input, and once more in the order of the rectangles
+    product = 2 * T * spec.ffn_width * item if mode == "none" else 0
+    return inputs + norms + rectangle_bytes(spec, stream, item) + attended + product
+
+
+def rectangle_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
+    """Queries, keys, values, output and log-sums of both attention products of a layer, and the mask in the weights' dtype."""
+    D, H, K = spec.head_size, spec.num_heads, spec.num_kv_heads
+    prompts, own = stream.prompts * stream.prompt_max, stream.completions * stream.own_max
+    prompt = prompts * (2 * (H + K) * D * item + 4 * H)
+    if not own:
+        return prompt
+    keys = stream.prompt_max + stream.own_max
+    completion = own * (2 * H * D * item + 4 * H) + 2 * stream.completions * keys * K * D * item
+    return prompt + completion + own * (H // K) * keys * item
+
+
+def layout_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
+    """What a micro-batch brings along: rotary tables, index tables, the bool mask and its copy for each query head of a key."""
+    prompts, own = stream.prompts * stream.prompt_max, stream.completions * stream.own_max
+    tables = 2 * stream.tokens * spec.head_size * item + 64 * stream.tokens + 17 * (prompts + own)
+    return tables + own * (stream.prompt_max + stream.own_max) * (1 + spec.num_heads // spec.num_kv_heads)
+
+
+def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
+    """Temporary memory of one block's backward; with ``full`` also what its second forward keeps."""
+    T, E, F = stream.tokens, spec.width, spec.ffn_width
+    product = 0 if mode == "none" else 2 * F
+    mlp = T * ((4 * F + product) * item + E * (4 + 3 * item))
+    attention = 2 * rectangle_bytes(spec, stream, item) + 2 * T * E * item
+    again = kept_in_layer_bytes(spec, stream, item, "selective") if mode == "full" else 0
+    return again + max(mlp, attention)
+
+
+def head_work_bytes(spec: ModelSpec, stream: Stream, item: int, chunk_tokens: int) -> int:
+    """The vocabulary head's: hidden states with their gradient, and logits of a chunk.
+
+    A chunk holds two float32 ``[C, V]``; while it is made, the last chunk's gradient still stands beside it.
+    """
+    completion_tokens = min(stream.tokens, stream.completions * stream.own_max)
+    chunk = min(chunk_tokens, completion_tokens)
+    has_several = completion_tokens > chunk
+    a_logit = 8 + has_several * (4 + (item if item == 2 else 0))
+    return 2 * stream.tokens * spec.width * item + chunk * spec.vocab_size * a_logit
+
+
+def step_work_bytes(spec: ModelSpec, item: int, moment_bits: int, device: str) -> int:
+    """Temporary memory of an optimizer step; float32 weights with float32 moments are stepped where they are."""
+    if item == 4 and moment_bits == 32:
+        return 0
+    return STEP_PARTS * 4 * min(STEP_CHUNK[device], max(parameter_sizes(spec).values()))
+
+
+def kv_bytes(spec: ModelSpec, tokens: int, item: int) -> int:
+    """Keys and values of so many tokens, all layers."""
+    return 2 * spec.num_layers * spec.num_kv_heads * spec.head_size * tokens * item
+
+
+def slot_bytes(spec: ModelSpec, max_new_tokens: int, item: int) -> int:
+    """What one running completion has room for, its own keys and values before all."""
+    return kv_bytes(spec, max_new_tokens, item) + SLOT_TOKEN_BYTES * max_new_tokens
+
+
+def prompt_store_bytes(spec: ModelSpec, num_prompts: int, prompt_max: int, item: int) -> int:
+    """Keys and values of the prompts in use: as prefilled, and laid out as rectangles, of which two exist for a moment."""
+    return 3 * kv_bytes(spec, num_prompts * prompt_max, item)
+
+
+def decode_work_bytes(spec: ModelSpec, slots: int, prompts: int, prompt_max: int, own_max: int, item: int) -> int:
+    """Temporary memory of one step of sampling: scores in float32, keys of a layer in float32, the vocabulary's numbers."""
+    K, D, H = spec.num_kv_heads, spec.head_size, spec.num_heads
+    scores = slots * H * (prompt_max + own_max) * (3 * 4 + item)
+    wide_keys = 4 * K * D * max(slots * own_max, prompts * prompt_max) if item == 2 else 0
+    vocabulary = slots * spec.vocab_size * (4 + 4 + 4 + 4 + 8)  # logits, masked, log-probs, probs, cumulative in float64
+    return max(scores + wide_keys, vocabulary)
+
+
+def prefill_work_bytes(spec: ModelSpec, prompts: int, prompt_max: int, item: int) -> int:
+    """Temporary memory of the prompts' forward, and the logits of their last tokens."""
+    tokens = min(max(PREFILL_TOKENS, prompt_max), prompts * prompt_max)
+    return tokens * (4 * spec.ffn_width * item + spec.width * (8 + 2 * item)) + prompts * spec.vocab_size * 4
+
+
+def _index_bytes(stream: Stream) -> int:
+    """Index tables that attention's backward needs, int64: real slots of both rectangles, prompt of each completion, stream."""
+    return 8 * (2 * stream.tokens + stream.completions)
