@@ -11,6 +11,7 @@ from pathlib import Path
 from grpo_zero.allocator import keep_freed_memory
 from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
+from grpo_zero.plan.models import local_spec
 from grpo_zero.runs import CONFIG_FILE, model_of, run_config
 
 SETTING = re.compile(r"\w+\.\w+=")
@@ -77,6 +78,10 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("source", help="model folder, checkpoint, run folder, .gguf file, hub id or embedded:NAME")
     export.add_argument("target", type=Path, help="folder to write")
     export.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="default: as in the source")
+    plan = _command(commands, "plan", "Show where memory would go, and choose the settings that make a run fit.", _plan)
+    plan.add_argument("--model", metavar="PATH", help="model folder or its config.json, .gguf file or embedded:NAME")
+    plan.add_argument("--memory", metavar="GIB", type=float, help="memory of the device (default: what is free here)")
+    plan.add_argument("--device", choices=("cpu", "cuda"), help="default: the config's")
     bench = _command(commands, "bench", "Time one GRPO step: sampling and update, with random rewards.", _bench)
     bench.add_argument("workload", help="W1, W2, quickstart, GPU-0.5B or GPU-3B: see docs/benchmarks.md")
     bench.add_argument("--model", metavar="PATH", help="model files of the workload, where it needs some")
@@ -103,8 +108,9 @@ def _command(
     )
     parser.set_defaults(run=run)
     if has_config:
+        default = "the settings' own defaults" if name == "plan" else DEFAULT_CONFIG
         parser.add_argument(
-            "--config", metavar="FILE", help=f"YAML file or name of a packaged config (default: {DEFAULT_CONFIG})"
+            "--config", metavar="FILE", help=f"YAML file or name of a packaged config (default: {default})"
         )
         parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings over those of the file")
     return parser
@@ -160,6 +166,19 @@ def _export(options: argparse.Namespace) -> None:
     from grpo_zero.commands.export import export
 
     export(options.source, options.target, options.dtype)
+
+
+def _plan(options: argparse.Namespace) -> None:
+    config = load_config(options.config, options.overrides)
+    model = options.model or config.model.pretrained_model_path
+    spec = local_spec(model)
+    if spec is None:
+        from grpo_zero.checkpoint.source import open_source
+
+        spec = open_source(model, weights=False).spec
+    from grpo_zero.commands.plan import show_plan
+
+    show_plan(config, spec, options.device, options.memory)
 
 
 def _bench(options: argparse.Namespace) -> None:

@@ -113,6 +113,12 @@ class TrainingConfig:
     memory_efficient_adamw: bool = option(
         False, "Keep optimizer state and gradients in host memory, for less GPU memory and slower steps."
     )
+    memory: float | str | None = option(
+        None,
+        "Size the run for this much memory: GiB of the device, auto for all that is free, null to plan nothing. Sets "
+        "recompute_activations, memory_efficient_adamw, num_slots, micro_batch_tokens and head_chunk_tokens, as grpo-zero plan "
+        "shows; config.yaml of the run keeps what was chosen.",
+    )
     moment_bits: int = option(
         32,
         "Bits of each of AdamW's two moments of a weight; 8 takes a quarter of the memory and makes steps a little noisy.",
@@ -333,6 +339,7 @@ def check_config(config: Config) -> None:
             f"model.pretrained_model_path is {show(config.model.pretrained_model_path)}: give a "
             "folder, or set model.random_init to false."
         )
+    _check_memory(training)
     _check_groups(training)
     _check_updates(training)
     _check_algorithm(config.algorithm)
@@ -360,6 +367,14 @@ def check_config(config: Config) -> None:
         raise UserError(
             f"evaluation.num_problems is {evaluation.num_problems}, but data.test_size holds out "
             f"only {data.test_size} problems: lower the first or raise the second."
+        )
+
+
+def _check_memory(training: TrainingConfig) -> None:
+    memory = training.memory
+    if memory not in (None, "auto") and (isinstance(memory, str) or memory <= 0):
+        raise UserError(
+            f"training.memory is {show(memory)}, but it must be a number of GiB above 0, auto for all free memory, or null."
         )
 
 

@@ -60,3 +60,13 @@ def process_peak() -> ProcessPeak | None:
     except OSError:
         return None
     return peak
+
+
+def available_bytes() -> int | None:
+    """Main memory that can be taken without swapping (Linux's ``MemAvailable``); None where it cannot be known."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return sizes[0] if sizes else None

@@ -17,6 +17,7 @@ LAYERS = [
     {"grpo_zero", "types", "errors", "allocator", "randomness", "settings", "presets", "config", "runs"},
     {"text", "tasks", "reference", "observe", "algorithms"},
     {"model"},
+    {"plan"},
     {"checkpoint"},
     {"rollout"},
     {"train"},
@@ -42,7 +43,7 @@ TORCH_FREE = [
     "reference",
     "observe",
 ]
-TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads"]
+TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads", "plan", "commands.plan"]
 
 
 def module_name(path: Path) -> str:
@@ -113,7 +114,7 @@ def test_only_the_command_line_hides_imports_of_the_package() -> None:
 
 def test_what_must_start_at_once_imports_no_torch() -> None:
     names = [name for name in MODULES if any(name == free or name.startswith(free + ".") for free in TORCH_FREE)]
-    assert {"observe.console", "tasks.countdown", "text.tokenizer", "rollout.scheduler"} <= set(names)
+    assert {"observe.console", "tasks.countdown", "text.tokenizer", "rollout.scheduler", "plan.planner"} <= set(names)
     lines = [f"import grpo_zero.{name}\nassert 'torch' not in sys.modules, {name!r}" for name in names]
     code = "import sys\n" + "\n".join(lines)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

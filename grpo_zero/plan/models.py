@@ -1,0 +1,35 @@
+"""A model's shape from its config.json alone: no weights, no tokenizer, no torch."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from pathlib import Path
+
+from grpo_zero.errors import UserError
+from grpo_zero.model.families import spec_from_config
+from grpo_zero.model.spec import ModelSpec
+
+CONFIG_FILE = "config.json"
+EMBEDDED_PREFIX = "embedded:"
+
+
+def local_spec(model: str) -> ModelSpec | None:
+    """The shape of a model folder, a config.json or ``embedded:NAME``; None where ``model`` is none of these.
+
+    Raises:
+        UserError: the file is no JSON object, or describes no model that we compute.
+    """
+    path = Path(model).expanduser()
+    if model.startswith(EMBEDDED_PREFIX):
+        path = Path(str(importlib.resources.files("grpo_zero"))) / "embedded" / model.removeprefix(EMBEDDED_PREFIX)
+    path = path / CONFIG_FILE if path.is_dir() else path
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON ({error}); expected a model's config.json: download it again.") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{path} holds a {type(config).__name__}; expected a model's config.json, an object with its sizes.")
+    return spec_from_config(config, str(path))

@@ -1,0 +1,38 @@
+"""A plan as text: where each gigabyte goes, and the settings that were chosen."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from grpo_zero.plan.phases import GIB
+from grpo_zero.plan.planner import SAFETY_SHARE, Plan
+from grpo_zero.settings import show
+
+
+def table(plan: Plan) -> str:
+    """Items by phase, GiB; the larger phase is the peak."""
+    lines = [f"{'GiB':32}{'sampling':>10}{'update':>10}"]
+    for place in ("device", "host"):
+        phases = [getattr(phase, place) for phase in (plan.sampling, plan.update)]
+        if not any(phases):
+            continue
+        name = "host" if place == "host" else {"cuda": "GPU", "cpu": "memory"}[plan.job.device]
+        items = [*phases[1], *(item for item in phases[0] if item not in phases[1])]
+        lines += [name, *(_row(f"  {item}", [phase.get(item) for phase in phases]) for item in items)]
+        lines.append(_row("  together", [sum(phase.values()) for phase in phases]))
+    return "\n".join(lines)
+
+
+def settings(plan: Plan) -> str:
+    """The choice as overrides of a command."""
+    return " ".join(f"training.{name}={show(value)}" for name, value in asdict(plan.choice).items())
+
+
+def report(plan: Plan) -> str:
+    """What ``grpo-zero plan`` prints."""
+    margin = f"{SAFETY_SHARE:.0%} of the memory is left free; lengths are taken at their limits, so most steps take less."
+    return "\n".join((plan.line, "", table(plan), "", margin, settings(plan)))
+
+
+def _row(name: str, sizes: list[int | None]) -> str:
+    return f"{name:32}" + "".join("         -" if size is None else f"{size / GIB:10.2f}" for size in sizes)
