@@ -38,7 +38,9 @@ def _free_bytes(kind: str) -> int:
     free = _free_cuda_bytes() if kind == "cuda" else available_bytes()
     if not free:
         where = "GPU" if kind == "cuda" else "/proc/meminfo"
-        raise UserError(f"There is no --memory, and this machine has no {where} to ask: give it in GiB, as in --memory 24.")
+        raise UserError(
+            f"There is no --memory, and this machine has no {where} to ask: give it in GiB, as in --memory 24."
+        )
     return free
 
 

@@ -29,7 +29,11 @@ def local_spec(model: str) -> ModelSpec | None:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{path} is not valid JSON ({error}); expected a model's config.json: download it again.") from error
+        raise UserError(
+            f"{path} is not valid JSON ({error}); expected a model's config.json: download it again."
+        ) from error
     if not isinstance(config, dict):
-        raise UserError(f"{path} holds a {type(config).__name__}; expected a model's config.json, an object with its sizes.")
+        raise UserError(
+            f"{path} holds a {type(config).__name__}; expected a model's config.json, an object with its sizes."
+        )
     return spec_from_config(config, str(path))

@@ -155,7 +155,9 @@ def decode_work_bytes(spec: ModelSpec, slots: int, prompts: int, prompt_max: int
     K, D, H = spec.num_kv_heads, spec.head_size, spec.num_heads
     scores = slots * H * (prompt_max + own_max) * (3 * 4 + item)
     wide_keys = 4 * K * D * max(slots * own_max, prompts * prompt_max) if item == 2 else 0
-    vocabulary = slots * spec.vocab_size * (4 + 4 + 4 + 4 + 8)  # logits, masked, log-probs, probs, cumulative in float64
+    vocabulary = (
+        slots * spec.vocab_size * (4 + 4 + 4 + 4 + 8)
+    )  # logits, masked, log-probs, probs, cumulative in float64
     return max(scores + wide_keys, vocabulary)
 
 

@@ -30,7 +30,9 @@ def settings(plan: Plan) -> str:
 
 def report(plan: Plan) -> str:
     """What ``grpo-zero plan`` prints."""
-    margin = f"{SAFETY_SHARE:.0%} of the memory is left free; lengths are taken at their limits, so most steps take less."
+    margin = (
+        f"{SAFETY_SHARE:.0%} of the memory is left free; lengths are taken at their limits, so most steps take less."
+    )
     return "\n".join((plan.line, "", table(plan), "", margin, settings(plan)))
 
 

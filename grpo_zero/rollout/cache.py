@@ -32,8 +32,8 @@ class PromptStore:
         self.values_LP: list[list[Tensor]] = []
 
     def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
-        self.keys_LP.append([k.transpose(0, 1) for k in k_TKD.split(self.lengths)])
-        # v is a view of the whole qkv product, which would stay alive with it.
+        # Both are views, k of all rotated heads and v of the whole qkv product, which would stay alive with them.
+        self.keys_LP.append([k.transpose(0, 1) for k in k_TKD.contiguous().split(self.lengths)])
         self.values_LP.append([v.transpose(0, 1) for v in v_TKD.contiguous().split(self.lengths)])
         return self.attend(layer, q_THD, k_TKD, v_TKD)
 

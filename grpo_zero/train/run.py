@@ -20,6 +20,7 @@ from grpo_zero.train.kl_reference import load_kl_reference
 from grpo_zero.train.loop import GRPO
 from grpo_zero.train.metrics import device_peak_gib
 from grpo_zero.train.optimizer import make_optimizer
+from grpo_zero.train.planned import Prediction, settle_memory
 from grpo_zero.train.policy import load_policy, resolve_device, set_recompute
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
 from grpo_zero.train.recorder import Recorder, machine_facts
@@ -40,9 +41,9 @@ def train(config: Config, resume: Path | None = None) -> Path:
         UserError: anything the user can mend, before the run folder is made.
     """
     start_s = time.perf_counter()
-    training = config.training
     checkpoint, model = checkpoint_to_resume(config, resume)
-    resolve_device(config.model.device)
+    config, prediction = settle_memory(config, resolve_device(config.model.device), resume)
+    training = config.training
     task = make_task(config)
     train_rows, test_rows, facts = load_rows(config)
     max_tokens = training.max_prompt_len + max(training.max_gen_len, config.evaluation_gen_len)
@@ -62,6 +63,9 @@ def train(config: Config, resume: Path | None = None) -> Path:
         f"algorithm {config.algorithm.preset}"
     )
     console.line(f"{facts['train']} training and {facts['test']} held-out problems; run folder {folder}")
+    if prediction:
+        prediction.write(folder)
+        console.line(prediction.line)
     for note in config_notes(config):
         console.line(f"note: {note}")
     if facts["dropped"]:
@@ -70,10 +74,12 @@ def train(config: Config, resume: Path | None = None) -> Path:
         console.line(f"left out {problems.num_too_long} problems whose prompt is over {training.max_prompt_len} tokens")
     recorder = Recorder(folder, console, policy, first_step if resume else None)
     grpo = GRPO(config, policy, task, problems, optimizer, reference)
-    run = Run(config, grpo, held_out, recorder, folder)
+    run = Run(config, grpo, held_out, recorder, folder, prediction)
     try:
         step = run.loop(first_step, num_steps, start_s, is_resumed=resume is not None)
         console.line(summarise(folder, run.facts(step), time.perf_counter() - start_s))
+        if prediction:
+            console.line(prediction.compared(device_peak_gib(policy.decoder.device)))
         console.line(f"talk to it: grpo-zero chat --model {folder}; with --problem it is posed problems and judged")
         if step < num_steps:
             console.line(f"stopped after step {step} of {num_steps}; go on with: grpo-zero train --resume {folder}")
@@ -95,7 +101,16 @@ def checkpoint_to_resume(config: Config, resume: Path | None) -> tuple[Path | No
 class Run:
     """The loop around ``GRPO.step``: when to evaluate, save and stop."""
 
-    def __init__(self, config: Config, grpo: GRPO, held_out: list[Prompted], recorder: Recorder, folder: Path) -> None:
+    def __init__(
+        self,
+        config: Config,
+        grpo: GRPO,
+        held_out: list[Prompted],
+        recorder: Recorder,
+        folder: Path,
+        prediction: Prediction | None = None,
+    ) -> None:
+        self.prediction = prediction
         self.config, self.grpo, self.held_out, self.recorder = config, grpo, held_out, recorder
         self.checkpoints = checkpoint_folder(config, folder)
 
@@ -157,6 +172,7 @@ class Run:
             "algorithm": self.config.algorithm.preset,
             "random_seed": self.config.training.random_seed,
             "steps": step,
+            **({"planned_gib": self.prediction.planned_gib} if self.prediction else {}),
             "peak_gib": device_peak_gib(device),
             "peak_host_gib": peak_gib(),
             "machine": machine_facts(device),

@@ -23,8 +23,10 @@ from grpo_zero.train.demonstrations import (
 )
 from grpo_zero.train.evaluate import evaluate
 from grpo_zero.train.interrupt import interruptible
+from grpo_zero.train.metrics import device_peak_gib
 from grpo_zero.train.optimizer import AdamW, make_optimizer
-from grpo_zero.train.policy import Policy, load_policy, make_engine, set_recompute
+from grpo_zero.train.planned import settle_memory
+from grpo_zero.train.policy import Policy, load_policy, make_engine, resolve_device, set_recompute
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
 from grpo_zero.train.recorder import Recorder
 from grpo_zero.train.rows import weigh
@@ -47,11 +49,12 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
     Raises:
         UserError: anything the user can mend, before the run folder is made.
     """
-    sft, training = config.sft, config.training
-    output = Path(sft.output)
+    output = Path(config.sft.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"sft.output is {str(output)!r}, which already exists: give another folder or remove it.")
     checkpoint, model = checkpoint_to_resume(config, resume)
+    config, prediction = settle_memory(config, resolve_device(config.model.device), resume, "sft")
+    sft, training = config.sft, config.training
     max_tokens = training.max_prompt_len + config.evaluation_gen_len if sft.eval_interval else None
     policy = load_policy(model, init_seed=training.random_seed, max_tokens=max_tokens)
     set_recompute(policy.decoder, training)
@@ -63,6 +66,9 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
 
     folder = resume or new_run_folder(config)
     recorder = Recorder(folder, Console(sft.max_steps, first_step=first_step), policy, first_step if resume else None)
+    if prediction:
+        prediction.write(folder)
+        recorder.console.line(prediction.line)
     checkpoints = checkpoint_folder(config, folder)
     engine = make_engine(policy, training)
     step = first_step
@@ -88,6 +94,8 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
         save_model(policy, output)
         recorder.console.line(f"saved {output}; train it on with: grpo-zero train model.pretrained_model_path={output}")
     finally:
+        if prediction:
+            recorder.console.line(prediction.compared(device_peak_gib(policy.decoder.device)))
         recorder.close()
     return output
 

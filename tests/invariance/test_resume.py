@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,24 @@ def test_another_seed_is_another_run(unbroken: Path, model_folder: Path, tmp_pat
     folder = train(run_config(model_folder, tmp_path, "training.run_name=other", "training.random_seed=1"))
     name = "model.embed_tokens.weight"
     assert not torch.equal(final_tensors(folder)[name], final_tensors(unbroken)[name])
+
+
+def test_a_planned_run_resumes_exactly_and_is_not_planned_anew(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was chosen stands in config.yaml; another machine's memory does not matter any more."""
+    memory = "training.memory=1"
+    whole = train(run_config(model_folder, tmp_path, "training.run_name=whole", memory))
+    first = train(run_config(model_folder, tmp_path, "training.run_name=halves", memory, "training.max_steps=2"))
+    kept = load_config(str(first / "config.yaml"), ["training.max_steps=4"])
+    assert kept.training.memory is None
+    assert kept.training.recompute_activations == "none"
+    assert kept.training.num_slots is not None
+    with pytest.raises(UserError, match="keeps the sizes it started with"):
+        train(load_config(str(first / "config.yaml"), [memory]), first)
+    capsys.readouterr()
+    train(kept, first)
+    assert_same_runs(first, whole)
+    summary = json.loads((first / "summary.json").read_text())
+    assert 0 < summary["planned_gib"] < 1
+    assert f"memory: planned {summary['planned_gib']:.2f} GiB, measured peak" in capsys.readouterr().out

@@ -110,3 +110,12 @@ def test_the_algorithms_page_names_everything() -> None:
                 if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and path.stem != "toy":
                     name = node.name.removesuffix("_gradient")
                     assert f"`{path.stem}.{name}`" in page, f"{path.stem}.{node.name}"
+
+
+def test_memory_page_is_the_planners() -> None:
+    spec = importlib.util.spec_from_file_location("memory_page", ROOT / "benchmarks" / "memory_page.py")
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert "| Qwen2.5-7B | 24 |" in text
+    assert page.filled(text) == text, "run python benchmarks/memory_page.py"

@@ -21,7 +21,7 @@ from grpo_zero.observe.files import read_rows
 from grpo_zero.train.checkpoints import save_model
 from grpo_zero.train.policy import load_policy
 
-COMMANDS = ("train", "sft", "eval", "chat", "export", "bench")
+COMMANDS = ("train", "sft", "eval", "chat", "export", "plan", "bench")
 
 HELP = """
 import contextlib, io, sys
@@ -227,7 +227,7 @@ def work(whole_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def arguments_for(given: list[str]) -> list[str]:
     """The case's arguments over those of a small run that would work; the case's come last."""
     command, *rest = given
-    if command in ("export", "bench") or "--config" in rest or "--resume" in rest:
+    if command in ("export", "plan", "bench") or "--config" in rest or "--resume" in rest:
         return given
     settings = run_settings(Path("model"), Path("runs"), "model.random_init=false", "data.task=countdown")
     settings += ["data.path=rows.jsonl", "sft.max_steps=2", "sft.batch_size=4", "training.max_steps=1"]
