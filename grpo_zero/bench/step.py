@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -14,6 +14,8 @@ from grpo_zero.bench.workloads import problem_rows
 from grpo_zero.config import Config
 from grpo_zero.observe.memory import PeakMemory, process_peak
 from grpo_zero.observe.phases import PhaseClock
+from grpo_zero.plan.job import job_of
+from grpo_zero.plan.phases import Choice, planned_bytes
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train.evaluate import judge
 from grpo_zero.train.metrics import wait
@@ -83,6 +85,22 @@ class Bench:
             for item, group in zip(self.items, completions_PG, strict=True)
         ]
         return Measured(dict(clock.seconds), dict(clock.peak_bytes), groups)
+
+    def planned_bytes(self) -> int:
+        """Peak by ``grpo_zero/plan``, for these prompts and without evaluation."""
+        training = self.config.training
+        longest = max(len(item.prompt_ids) for item in self.items)
+        sizes = replace(training, max_prompt_len=longest, eval_interval=0)
+        kind = "cuda" if self.device.type == "cuda" else "cpu"
+        job = job_of(replace(self.config, training=sizes), self.policy.decoder.spec, kind)
+        choice = Choice(
+            self.policy.decoder.recompute,
+            training.memory_efficient_adamw,
+            min(training.num_slots or training.batch_size, training.batch_size),
+            training.micro_batch_tokens,
+            training.head_chunk_tokens,
+        )
+        return planned_bytes(job, choice)
 
     def _memory(self) -> PeakMemory | None:
         return CudaPeak(self.device) if self.device.type == "cuda" else process_peak()

@@ -54,6 +54,7 @@ def bench(
         "repeats": repeats,
         **result_of(steps, decoder.spec, config, peaks, dtype.itemsize),
         "peak_gib": round(max(tops) or device_peak_gib(device), 2),
+        "planned_gib": round(bench.planned_bytes() / 2**30, 2),
         "machine": machine_facts(device),
     }
     print(f"{name}: {WORKLOADS[name].what}{'; ' if overrides else ''}{' '.join(overrides)}")

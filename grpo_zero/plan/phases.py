@@ -10,8 +10,11 @@ from grpo_zero.plan.job import Job
 GIB = 2**30
 MAX_PADDING = 2
 """Places of attention's rectangle for each token of a micro-batch's budget, at most (``train/batch.py``)."""
-PROCESS_BYTES = {"cpu": int(0.4 * GIB), "cuda": int(2.0 * GIB)}
-"""Host memory of Python, torch and its libraries; an estimate."""
+PROCESS_BYTES = {"cpu": int(0.75 * GIB), "cuda": int(2.0 * GIB)}
+"""Host memory of Python, torch and its libraries with their buffers; on a GPU an estimate."""
+GAPS_BYTES = {"cpu": int(0.5 * GIB), "cuda": 0}
+"""What malloc holds beside what is in use: seen on a CPU where recomputation leaves little in use; a caching allocator on a GPU
+has its gaps in the share that a plan leaves free."""
 CONTEXT_BYTES = {"cpu": 0, "cuda": int(0.75 * GIB)}
 """Device memory outside of PyTorch's allocator: CUDA's context, kernels and workspaces; an estimate."""
 
@@ -76,6 +79,12 @@ def sampling_phase(job: Job, choice: Choice) -> Phase:
     return _phase(job, device, choice)
 
 
+def planned_bytes(job: Job, choice: Choice) -> int:
+    """The larger phase, as ``peak_gib`` counts it: a GPU's allocator does not count the context."""
+    larger = max(sampling_phase(job, choice).device_bytes, update_phase(job, choice).device_bytes)
+    return larger - CONTEXT_BYTES[job.device]
+
+
 def fullest_stream(job: Job, micro_batch_tokens: int) -> sizes.Stream:
     """The micro-batch of this budget that takes most memory: completions padded as far as ``train/batch.py`` allows."""
     own = max(1, job.max_gen_len - 1)
@@ -101,7 +110,7 @@ def _phase(job: Job, device: dict[str, int], choice: Choice) -> Phase:
     fixed = {"Python and torch": PROCESS_BYTES[job.device]}
     if job.device == "cpu":
         on_host = {f"{name}, offloaded" if name in device else name: size for name, size in host.items()}
-        return Phase(_some(device | on_host | fixed), {})
+        return Phase(_some(device | on_host | fixed | {"gaps of the heap": GAPS_BYTES["cpu"]}), {})
     return Phase(_some(device | {"CUDA context": CONTEXT_BYTES[job.device]}), _some(host | fixed))
 
 

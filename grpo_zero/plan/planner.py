@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from grpo_zero.errors import UserError
 from grpo_zero.plan.job import Job
-from grpo_zero.plan.phases import CONTEXT_BYTES, GIB, Choice, Phase, sampling_phase, update_phase
+from grpo_zero.plan.phases import GIB, Choice, Phase, planned_bytes, sampling_phase, update_phase
 
 SAFETY_SHARE = 0.1
 """Share of the memory that is left free: the allocator's gaps, and what the arithmetic does not know."""
@@ -41,8 +41,8 @@ class Plan:
 
     @property
     def planned_gib(self) -> float:
-        """What ``peak_gib`` of a run is to be compared with: a GPU's allocator does not count the context."""
-        return (self.device_bytes - CONTEXT_BYTES[self.job.device]) / GIB
+        """What ``peak_gib`` of a run is to be compared with."""
+        return planned_bytes(self.job, self.choice) / GIB
 
     @property
     def line(self) -> str:
@@ -155,6 +155,6 @@ def _does_not_fit(job: Job, memory: int, host_memory: int | None) -> str:
 
 def _most_weights(job: Job, memory: int, needed: Plan) -> float:
     """Weights that would fit if all but the fixed part grew with them."""
-    fixed = sum(needed.update.device.get(name, 0) for name in ("CUDA context", "Python and torch"))
+    fixed = sum(needed.update.device.get(name, 0) for name in ("CUDA context", "Python and torch", "gaps of the heap"))
     room = max(0.0, (1 - SAFETY_SHARE) * memory - fixed)
     return job.spec.num_parameters * room / (needed.device_bytes - fixed)

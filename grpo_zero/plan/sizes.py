@@ -88,7 +88,7 @@ def kept_in_layer_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -
 
 
 def rectangle_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
-    """Queries, keys, values, output and log-sums of both attention products of a layer, and the mask in the weights' dtype."""
+    """Queries, keys, values, output and log-sums of both attention products of a layer."""
     D, H, K = spec.head_size, spec.num_heads, spec.num_kv_heads
     prompts, own = stream.prompts * stream.prompt_max, stream.completions * stream.own_max
     prompt = prompts * (2 * (H + K) * D * item + 4 * H)
@@ -96,14 +96,22 @@ def rectangle_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
         return prompt
     keys = stream.prompt_max + stream.own_max
     completion = own * (2 * H * D * item + 4 * H) + 2 * stream.completions * keys * K * D * item
-    return prompt + completion + own * (H // K) * keys * item
+    return prompt + completion
 
 
 def layout_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
-    """What a micro-batch brings along: rotary tables, index tables, the bool mask and its copy for each query head of a key."""
+    """What a micro-batch brings along: rotary tables, index tables, masks."""
     prompts, own = stream.prompts * stream.prompt_max, stream.completions * stream.own_max
     tables = 2 * stream.tokens * spec.head_size * item + 64 * stream.tokens + 17 * (prompts + own)
-    return tables + own * (stream.prompt_max + stream.own_max) * (1 + spec.num_heads // spec.num_kv_heads)
+    pairs = own * (stream.prompt_max + stream.own_max)
+    copies = spec.num_heads // spec.num_kv_heads  # of the bool mask, while the one in the weights' dtype is made
+    return tables + pairs * (1 + copies) + mask_bytes(spec, stream, item)
+
+
+def mask_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
+    """The mask in the weights' dtype, one for all layers."""
+    keys = stream.prompt_max + stream.own_max
+    return stream.completions * stream.own_max * (spec.num_heads // spec.num_kv_heads) * keys * item
 
 
 def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
