@@ -22,12 +22,17 @@ from grpo_zero.bench.report import comparison
 ROOT = Path(__file__).parents[1]
 PATH = ROOT / "benchmarks" / "results" / "steps.json"
 
-SMALL = ("training.micro_batch_tokens=512", "training.recompute_activations=selective", "training.head_chunk_tokens=64")
+_SMALL = (
+    "training.micro_batch_tokens=512",
+    "training.recompute_activations=full",
+    "training.head_chunk_tokens=64",
+)
+_MANY = ("training.max_gen_len=32", "training.num_slots=64")
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "W1": ("W1", ()),
     "W1, 8-bit moments": ("W1", ("training.moment_bits=8",)),
     "W2": ("W2", ()),
-    "W2, small": ("W2", SMALL),
+    "W2, small": ("W2", _SMALL),
     "W2, up to 512 tokens": ("W2", ("training.max_gen_len=512",)),
     "W2, 8 questions": (
         "W2",
