@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import tempfile
-from contextlib import redirect_stdout
-from io import StringIO
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from provenance import commit
 
-from grpo_zero.config import load_config
 from grpo_zero.train.recorder import machine_facts
-from grpo_zero.train.run import train
 
 ROOT = Path(__file__).parents[1]
 PATH = ROOT / "benchmarks" / "results" / "same_curve.json"
+BEFORE = "1887d47"
+"""The last commit before any of this was made faster."""
 STEPS = 10
 SETTINGS = (
     f"training.max_steps={STEPS}",
@@ -58,8 +61,9 @@ def main() -> None:
     for name, settings in VARIANTS.items():
         variants[name] = {"settings": list(settings), **apart(curves(settings), plain)}
         print(f"{name:30}", json.dumps(variants[name]), flush=True)
-    import torch
-
+    with checked_out(BEFORE) as root:
+        variants[f"the code before, {BEFORE}"] = {"settings": [], **apart(curves((), root), plain)}
+    print(json.dumps(variants[f"the code before, {BEFORE}"]), flush=True)
     result = {
         "commit": commit(),
         "command": "python benchmarks/same_curve.py --write",
@@ -73,15 +77,27 @@ def main() -> None:
         PATH.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def curves(settings: tuple[str, ...]) -> list[dict[str, float]]:
-    """What was recorded of each step."""
+def curves(settings: tuple[str, ...], root: Path = ROOT) -> list[dict[str, float]]:
+    """What was recorded of each step, by the code in ``root``."""
     with tempfile.TemporaryDirectory() as folder:
-        config = load_config("quickstart", [*SETTINGS, *settings, f"training.log_dir={folder}"])
-        with redirect_stdout(StringIO()):
-            run = train(config)
-        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        command = [sys.executable, "-m", "grpo_zero.cli", "train", "--config", "quickstart"]
+        command += [*SETTINGS, *settings, f"training.log_dir={folder}", "training.run_name=run"]
+        subprocess.run(command, check=True, cwd=root, stdout=subprocess.DEVNULL)
+        lines = (Path(folder) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     steps = [record for record in map(json.loads, lines) if record["kind"] == "train"]
     return [{name: step[name] for name in {*CURVES, *SAMPLED}} for step in steps]
+
+
+@contextmanager
+def checked_out(name: str) -> Iterator[Path]:
+    """A commit in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        worktree = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*worktree, "add", "--quiet", "--detach", folder, name], check=True)
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run([*worktree, "remove", "--force", folder], check=True)
 
 
 def apart(found: list[dict[str, float]], plain: list[dict[str, float]]) -> dict[str, Any]:
