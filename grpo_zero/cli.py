@@ -15,6 +15,8 @@ from grpo_zero.plan.models import local_spec
 from grpo_zero.runs import CONFIG_FILE, model_of, run_config
 
 SETTING = re.compile(r"\w+\.\w+=")
+OWN_WORDING = [f"data.{name}=null" for name in ("prompt", "system_prompt", "response_start")]
+"""Settings of a config that were meant for another task."""
 DEFAULT_CONFIG = "quickstart"
 OUT_OF_MEMORY = (
     "The GPU ran out of memory: lower training.micro_batch_tokens (update) or training.num_slots (sampling), or set "
@@ -50,6 +52,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         build_parser().error(f"unrecognized arguments: {' '.join(settings)}")
     if settings:
         options.overrides = [*options.overrides, *settings]
+    if getattr(options, "task", None):
+        options.overrides = [f"data.task={options.task}", *OWN_WORDING, *options.overrides]
     return options
 
 
@@ -69,6 +73,8 @@ def build_parser() -> argparse.ArgumentParser:
             "--resume", metavar="RUN", type=Path, help="go on with this run folder from its last checkpoint"
         )
     evaluate = _command(commands, "eval", "Score a model on the held-out problems.", _eval)
+    for tasked in (train, evaluate):
+        tasked.add_argument("--task", metavar="FILE", help="a task of your own, my_task.py or my_task.py:Class")
     evaluate.add_argument("--model", metavar="PATH", help="model or run folder; a run brings its config along")
     evaluate.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
     chat = _command(commands, "chat", "Talk to a model.", _chat)
@@ -78,6 +84,8 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("source", help="model folder, checkpoint, run folder, .gguf file, hub id or embedded:NAME")
     export.add_argument("target", type=Path, help="folder to write")
     export.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="default: as in the source")
+    check = _command(commands, "check-task", "Say what is wrong with a task, before a model is asked.", _check_task)
+    check.add_argument("--task", metavar="FILE", help="my_task.py, my_task.py:Class, countdown or gsm8k")
     plan = _command(commands, "plan", "Show where memory would go, and choose the settings that make a run fit.", _plan)
     plan.add_argument("--model", metavar="PATH", help="model folder or its config.json, .gguf file or embedded:NAME")
     plan.add_argument("--memory", metavar="GIB", type=float, help="memory of the device (default: what is free here)")
@@ -166,6 +174,15 @@ def _export(options: argparse.Namespace) -> None:
     from grpo_zero.commands.export import export
 
     export(options.source, options.target, options.dtype)
+
+
+def _check_task(options: argparse.Namespace) -> None:
+    config = load_config(options.config, options.overrides)
+    from grpo_zero.commands.check_task import report
+    from grpo_zero.train.problems import load_rows, make_task
+
+    task, (train, _, _) = make_task(config), load_rows(config)
+    report(task, train)
 
 
 def _plan(options: argparse.Namespace) -> None:

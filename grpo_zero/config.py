@@ -56,8 +56,20 @@ class ModelConfig:
 class DataConfig:
     """Which problems, and how they are asked."""
 
-    task: str = option("countdown", "Name of the task, which asks and verifies.")
-    path: str = option("Countdown-Tasks-3to4", "Parquet file or folder, jsonl file, or generate to make problems.")
+    task: str = option(
+        "countdown",
+        "The task, which asks and verifies: countdown, gsm8k, or a file of your own, my_task.py or my_task.py:Class.",
+    )
+    verify_timeout_s: float | None = option(
+        None,
+        "Verify in processes of their own, this many seconds an answer at most; null is here, without limit.",
+        above=0,
+    )
+    verify_workers: int = option(2, "How many such processes.", minimum=1)
+    path: str = option(
+        "Countdown-Tasks-3to4",
+        "Parquet or jsonl file, or a folder of them (GSM8K: train and test); generate makes Countdown problems.",
+    )
     test_size: int = option(128, "Number of problems held out for evaluation: the last of the data.", minimum=0)
     train_size: int = option(20000, "Number of training problems to make when path is generate.", minimum=1)
     numbers_per_problem: tuple[int, int] = option(
@@ -68,11 +80,21 @@ class DataConfig:
     )
     number_range: tuple[int, int] = option((1, 99), "Smallest and largest number of a generated problem.", minimum=1)
     target_range: tuple[int, int] = option((10, 100), "Smallest and largest target of a generated problem.", minimum=1)
-    prompt: str | None = option(None, "User message, for Countdown with {nums} and {target}; null is the task's own.")
-    system_prompt: str | None = option(None, "System message; null is the task's own, empty text is none.")
-    response_start: str = option(
-        "<think>", "Text that every answer begins with, given to the model as part of the prompt."
+    prompt: str | None = option(
+        None, "User message: Countdown with {nums} and {target}, GSM8K with {question}; null is the task's own."
     )
+    system_prompt: str | None = option(None, "System message; null is the task's own, empty text is none.")
+    response_start: str | None = option(
+        None,
+        "Text that every answer begins with, given to the model as part of the prompt; null is the task's own, for Countdown "
+        "<think>.",
+    )
+    answer_rule: str | None = option(
+        None,
+        "GSM8K: which answer is paid; strict, the marked one (null means this), or lenient, else the boxed or the last number. "
+        "Both are reported.",
+    )
+    answer_mark: str | None = option(None, "GSM8K: what stands before the final answer; null is ####.")
     data_seed: int = option(
         1337,
         "Seed of the problem generator, apart from training.random_seed so that problems stay.",

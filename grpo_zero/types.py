@@ -15,7 +15,7 @@ Axis legend. A name's suffix spells its axes, outermost first: ``rewards_PG``, `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 FinishReason = Literal["stop", "length"]
@@ -47,6 +47,10 @@ class Verdict:
     """Why, in a few words, for the person who reads samples.jsonl."""
     correct: bool = False
     """Whether the answer is right; success rates count this and nothing else."""
+    failed: bool = False
+    """Whether the program that judges failed on it; ``reward`` is NaN then, which is no reward at all."""
+    notes: Mapping[str, float] = field(default_factory=dict)
+    """What is reported besides and not paid, e.g. ``{"strict": 1.0, "lenient": 1.0}``: which rules find the answer right."""
 
 
 @dataclass(frozen=True, slots=True)

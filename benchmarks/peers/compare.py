@@ -33,11 +33,12 @@ def main() -> None:
     parser.add_argument("models", nargs="+", metavar="WORKLOAD=FOLDER")
     parser.add_argument("--repeats", type=int, default=3, help="timed steps of each, after one that is not")
     options = parser.parse_args()
-    result: dict[str, Any] = {"commit": commit(), "repeats": options.repeats, "workloads": {}}
-    for name, folder in (model.split("=", 1) for model in options.models):
-        result["workloads"][name] = compared(name, folder, options.repeats)
-        print(name, json.dumps(result["workloads"][name]["ratios"]), flush=True)
     path = ROOT / "benchmarks" / "results" / "peers.json"
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"workloads": {}}
+    result |= {"command": "python benchmarks/peers/compare.py W1=FOLDER W2=FOLDER", "repeats": options.repeats}
+    for name, folder in (model.split("=", 1) for model in options.models):
+        result["workloads"][name] = {"commit": commit(), **compared(name, folder, options.repeats)}
+        print(name, json.dumps(result["workloads"][name]["ratios"]), flush=True)
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 

@@ -66,6 +66,13 @@ _REWARD = (
         trl="rewards/{f}/mean",
     ),
     Metric(
+        "note/<part>",
+        "share",
+        "Mean over all completions of what the task reports and does not pay, such as note/strict and note/lenient: answers "
+        "that are right by each of GSM8K's rules.",
+        "Strict meets lenient as the form is learned; a wide gap is a matter of form, not of reasoning.",
+    ),
+    Metric(
         "penalty/<part>",
         "reward",
         "Mean of what the algorithm adds to the task's reward before answers are compared: penalty/overlong (soft overlong "
@@ -101,6 +108,14 @@ _REWARD = (
 )
 
 _COMPLETIONS = (
+    Metric(
+        "failed_share",
+        "share",
+        "Share of the completions whose verification raised, ran out of time or returned no number; absent when none did. They "
+        "get no reward and teach nothing.",
+        "Absent; a run stops above 0.5.",
+        worry_above=0.0,
+    ),
     Metric(
         "length",
         "tokens",
@@ -363,6 +378,12 @@ _EVALUATION = (
         "reward",
         "Mean of one part of the reward over the sampled answers to the held-out problems.",
         "As reward/<part>.",
+    ),
+    Metric(
+        "eval/note/<part>",
+        "share",
+        "Mean of what the task reports and does not pay, over the sampled answers to the held-out problems.",
+        "As note/<part>.",
     ),
     Metric(
         "eval/length",

@@ -8,16 +8,24 @@ from typing import Any
 from grpo_zero.errors import UserError, nearest
 from grpo_zero.tasks.base import Task
 from grpo_zero.tasks.countdown import CountdownTask
+from grpo_zero.tasks.gsm8k import GSM8KTask
+from grpo_zero.tasks.user_task import UserTask
 
-TASKS: dict[str, type[Task]] = {"countdown": CountdownTask}
+TASKS: dict[str, type[Task]] = {"countdown": CountdownTask, "gsm8k": GSM8KTask}
 """Bundled tasks by name."""
 
 
 def load_task(name: str, **options: Any) -> Task:
-    """Make the bundled task ``name``; ``options`` are the arguments of its class.
+    """Make the bundled task ``name``, or that of a file ``my_task.py`` or ``my_task.py:ClassName``.
 
-    Raises ``UserError`` for an unknown name or option, with the nearest known one.
+    ``options`` are the arguments of its class. Raises ``UserError`` for an unknown name or option, with the nearest known one,
+    and for a file that is no task.
     """
+    if ".py" in name:
+        own = {"system_prompt", "response_start"}
+        for option in options.keys() - own:
+            raise UserError(f"data.{option} is not for a task of your own: {name} has its wording itself.")
+        return UserTask(name, **options)
     if name not in TASKS:
         known = ", ".join(sorted(TASKS))
         raise UserError(f"Unknown task {name!r}; known tasks: {known}.{nearest(name, TASKS)}")

@@ -18,6 +18,18 @@ class Task(Protocol):
 
     name: str
     """The name that ``load_task`` and the configuration use."""
+    response_start: str
+    """Text with which the prompt begins the response; may be empty."""
+
+    def load(
+        self, path: str, *, test_size: int, **generator: Any
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, int]]:
+        """Rows to train on, held-out rows, and how many: ``train``, ``test``, ``dropped`` (training rows that are held out).
+
+        ``generator`` holds options where ``path`` is ``generate``, and nothing elsewhere.
+        Raises ``UserError`` when there are too few rows or they cannot be read.
+        """
+        ...
 
     def problem(self, row: Mapping[str, Any]) -> Problem:
         """Make the question of one data row.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grpo_zero.errors import UserError, nearest
+from grpo_zero.tasks.countdown_data import Row, load_countdown
 from grpo_zero.tasks.countdown_row import read_row, row_key
 from grpo_zero.tasks.expressions import ExpressionError, read_expression
 from grpo_zero.tasks.solve import is_solvable
@@ -52,6 +53,10 @@ class CountdownTask:
         self.prompt = prompt
         self.system_prompt = system_prompt
         self.response_start = response_start
+
+    def load(self, path: str, *, test_size: int, **generator: Any) -> tuple[list[Row], list[Row], dict[str, int]]:
+        """Rows to train on, held-out rows, and how many (``countdown_data.load_countdown``)."""
+        return load_countdown(path, test_size=test_size, **generator)
 
     def problem(self, row: Mapping[str, Any], check_solvable: bool = True) -> Problem:
         """Make the question of one row.

@@ -14,7 +14,7 @@ from grpo_zero.randomness import stream
 from grpo_zero.tasks.search_text import search_response
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.policy import Policy
-from grpo_zero.train.problems import ProblemSource, endless_order
+from grpo_zero.train.problems import ProblemSource, endless_order, make_task
 
 
 def generated_rows(policy: Policy, problems: ProblemSource, config: Config, step: int) -> list[TrainRow]:
@@ -23,6 +23,8 @@ def generated_rows(policy: Policy, problems: ProblemSource, config: Config, step
     rows = []
     for index, item in enumerate(problems.draw(seed, step, sft.batch_size)):
         row = item.problem.row
+        if "nums" not in row:
+            raise UserError("sft.path is generate, which writes demonstrations for Countdown alone: give a jsonl file.")
         rng = stream(seed, "sft", step, index)
         text = search_response(
             row["nums"],
@@ -75,19 +77,19 @@ def read_demonstrations(path: Path) -> list[dict[str, str]]:
 def tokenize_demonstrations(policy: Policy, demonstrations: Sequence[dict[str, str]], config: Config) -> list[TrainRow]:
     """Every demonstration as a training row of a group of its own.
 
-    The prompt is a user message after ``data.system_prompt``. ``data.response_start`` ends the prompt, as it does in
+    The prompt is a user message after ``data.system_prompt``. The task's ``response_start`` ends the prompt, as it does in
     GRPO; a response that begins with it is freed of it.
 
     Raises:
         UserError: a demonstration longer than the model's context.
     """
-    data = config.data
-    system = [{"role": "system", "content": data.system_prompt}] if data.system_prompt else []
+    system_prompt, start = config.data.system_prompt, make_task(config).response_start
+    system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     rows = []
     for index, demonstration in enumerate(demonstrations):
         messages = [*system, {"role": "user", "content": demonstration["prompt"]}]
-        prompt_ids = policy.tokenizer.encode(policy.template.render(messages) + data.response_start)
-        response = demonstration["response"].removeprefix(data.response_start)
+        prompt_ids = policy.tokenizer.encode(policy.template.render(messages) + start)
+        response = demonstration["response"].removeprefix(start)
         rows.append(_train_row(policy, index, prompt_ids, response))
     return rows
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from grpo_zero.config import Config
+from grpo_zero.errors import UserError
 from grpo_zero.observe.intervals import success_interval
 from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.engine import Engine, Progress
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.tasks import Task
+from grpo_zero.tasks.worker import IsolatedTask
 from grpo_zero.train.policy import Policy
 from grpo_zero.train.problems import Prompted
 from grpo_zero.types import Completion, Verdict
@@ -34,19 +38,50 @@ def judge(
     policy: Policy, task: Task, items: Sequence[Prompted], completions_PG: Sequence[Sequence[Completion]]
 ) -> list[list[Judged]]:
     """Verify every completion; a task sees generated text alone."""
-    return [
-        [
-            Judged(item, c, text := policy.text(c), task.verify(item.problem, text, finished=c.is_finished))
-            for c in group
-        ]
-        for item, group in zip(items, completions_PG, strict=True)
-    ]
+    answers = [(item, c, policy.text(c)) for item, group in zip(items, completions_PG, strict=True) for c in group]
+    arguments = [(item.problem, text, c.is_finished) for item, c, text in answers]
+    if isinstance(task, IsolatedTask):
+        verdicts = task.verify_all(arguments)
+    else:
+        verdicts = [task.verify(problem, text, finished=is_finished) for problem, text, is_finished in arguments]
+    judged = (Judged(*answer, verdict) for answer, verdict in zip(answers, verdicts, strict=True))
+    return [list(islice(judged, len(group))) for group in completions_PG]
+
+
+MOST_FAILED = 0.5
+"""Share of answers without a verdict above which a run stops."""
+
+
+def require_verdicts(judged_PG: Sequence[Sequence[Judged]], step: int) -> None:
+    """Raises ``UserError`` where the program that judges failed on too many answers of a step."""
+    failed = [answer for answer in flatten(judged_PG) if answer.verdict.failed]
+    total = sum(map(len, judged_PG))
+    if len(failed) > MOST_FAILED * total:
+        raise UserError(
+            f"Verification failed on {len(failed)} of the {total} answers of step {step}, the last with: "
+            f"{failed[-1].verdict.reason}; `grpo-zero check-task` shows more: mend the task and go on with --resume."
+        )
 
 
 def flatten(judged_PG: Sequence[Sequence[Judged]]) -> Iterator[Judged]:
     """Row by row, prompt by prompt."""
     for group in judged_PG:
         yield from group
+
+
+def verdict_means(prefix: str, verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """``reward/<part>`` and ``note/<part>``, each over the verdicts that have it."""
+    means: dict[str, float] = {}
+    for kind, values_B in (("reward", [v.parts for v in verdicts]), ("note", [v.notes for v in verdicts])):
+        for name in dict.fromkeys(name for values in values_B for name in values):
+            means[f"{prefix}{kind}/{name}"] = _mean([values[name] for values in values_B if name in values])
+    return means
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Over those that are numbers; NaN where none is."""
+    known = [value for value in values if not math.isnan(value)]
+    return float(np.mean(known)) if known else math.nan
 
 
 def evaluate(
@@ -80,9 +115,8 @@ def evaluate(
     metrics["eval/length"] = float(np.mean([len(row.completion.token_ids) for row in rows]))
     metrics["eval/truncated_share"] = float(np.mean([not row.completion.is_finished for row in rows]))
     metrics["eval/num_problems"] = len(items)
-    for part in rows[0].verdict.parts:
-        metrics[f"eval/reward/{part}"] = float(np.mean([row.verdict.parts[part] for row in rows]))
-    metrics["eval/reward"] = float(np.mean([row.verdict.reward for row in rows]))
+    metrics |= verdict_means("eval/", [row.verdict for row in rows])
+    metrics["eval/reward"] = _mean([row.verdict.reward for row in rows])
     if settings.greedy:
         metrics |= _success(
             "eval/greedy_success", answers(replace(sampling, temperature=0.0, top_k=None, top_p=1.0), 1)

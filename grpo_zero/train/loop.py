@@ -16,7 +16,7 @@ from grpo_zero.observe.record import StepRecord
 from grpo_zero.rollout.engine import Progress
 from grpo_zero.tasks import Task
 from grpo_zero.train.batch import TrainRow
-from grpo_zero.train.evaluate import Judged
+from grpo_zero.train.evaluate import Judged, require_verdicts
 from grpo_zero.train.kl_reference import KLReference
 from grpo_zero.train.metrics import merge_updates, rollout_metrics, time_metrics, wait
 from grpo_zero.train.optimizer import AdamW
@@ -66,6 +66,7 @@ class GRPO:
         times = [time.perf_counter()]
 
         rollout = collect(self.policy, self.engine, self.task, self.problems, self.config, step, progress)
+        require_verdicts(rollout.judged_PG, step)
         kept_PG = rollout.kept_PG
         times.append(time.perf_counter())
 

@@ -9,7 +9,7 @@ import torch
 
 from grpo_zero.algorithms.groups import is_zero_variance
 from grpo_zero.observe.memory import peak_gib
-from grpo_zero.train.evaluate import Judged, flatten
+from grpo_zero.train.evaluate import Judged, flatten, verdict_means
 
 
 def rollout_metrics(judged_PG: Sequence[Sequence[Judged]]) -> dict[str, float]:
@@ -30,8 +30,9 @@ def rollout_metrics(judged_PG: Sequence[Sequence[Judged]]) -> dict[str, float]:
         "zero_variance_all_wrong_share": float((flat_P & ~correct_PG.any(1)).mean()),
         "num_tokens": int(lengths.sum()),
     }
-    for part in rows[0].verdict.parts:
-        metrics[f"reward/{part}"] = float(np.nanmean([row.verdict.parts[part] for row in rows]))
+    metrics |= verdict_means("", [row.verdict for row in rows])
+    if any(row.verdict.failed for row in rows):
+        metrics["failed_share"] = float(np.mean([row.verdict.failed for row in rows]))
     for name, chosen in (("length_right", correct), ("length_wrong", ~correct)):
         if chosen.any():
             metrics[name] = float(lengths[chosen].mean())

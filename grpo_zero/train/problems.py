@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,7 +12,7 @@ from grpo_zero.config import Config
 from grpo_zero.errors import UserError
 from grpo_zero.randomness import stream
 from grpo_zero.tasks import Task, load_task
-from grpo_zero.tasks.countdown_data import load_countdown
+from grpo_zero.tasks.worker import IsolatedTask
 from grpo_zero.train.policy import Policy
 from grpo_zero.types import Problem
 
@@ -28,29 +29,27 @@ class Prompted:
 
 
 def make_task(config: Config) -> Task:
-    """The configured task with the configured wording."""
+    """The configured task with the configured wording; what is null is the task's own."""
     data = config.data
-    options: dict[str, Any] = {"response_start": data.response_start}
-    if data.prompt is not None:
-        options["prompt"] = data.prompt
+    wording = {"prompt": data.prompt, "response_start": data.response_start}
+    answer = {"answer_rule": data.answer_rule, "answer_mark": data.answer_mark}
+    options: dict[str, Any] = {name: value for name, value in (wording | answer).items() if value is not None}
     if data.system_prompt is not None:
         options["system_prompt"] = data.system_prompt or None
-    return load_task(data.task, **options)
+    make = partial(load_task, data.task, **options)
+    if data.verify_timeout_s is None:
+        return make()
+    return IsolatedTask(make(), make, data.verify_timeout_s, data.verify_workers)
 
 
-def load_rows(config: Config) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]], dict[str, int]]:
-    """Training rows, held-out rows and facts about them (``load_countdown``)."""
+def load_rows(config: Config) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, int]]:
+    """Training rows, held-out rows and facts about them (``Task.load``)."""
     data = config.data
-    generator = {"counts": data.numbers_per_problem, "numbers": data.number_range, "targets": data.target_range}
-    is_generated = data.path == "generate"
-    train, test, facts = load_countdown(
-        data.path,
-        test_size=data.test_size,
-        train_size=data.train_size if is_generated else None,
-        seed=data.data_seed,
-        **(generator if is_generated else {}),
-    )
-    return list(train), list(test), facts
+    generator: dict[str, Any] = {}
+    if data.path == "generate":
+        generator = {"counts": data.numbers_per_problem, "numbers": data.number_range, "targets": data.target_range}
+        generator |= {"train_size": data.train_size, "seed": data.data_seed}
+    return make_task(config).load(data.path, test_size=data.test_size, **generator)
 
 
 class ProblemSource:

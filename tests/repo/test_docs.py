@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_zero.cli import build_parser
+from grpo_zero.cli import parse
 from grpo_zero.config import load_config, packaged_configs
 from grpo_zero.observe.catalogue import markdown_table
 from grpo_zero.presets import PRESETS, AlgorithmConfig, with_preset
@@ -57,7 +57,7 @@ def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             words = ["train", *words[words.index("train.py") + 1 :]]
         if "--help" in words:
             continue
-        options = build_parser().parse_args(words)
+        options = parse(words)
         if hasattr(options, "overrides"):
             load_config(options.config, options.overrides)
 
