@@ -31,25 +31,41 @@ PHASES = ("sample_s", "update_s", "step_s")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="WORKLOAD=FOLDER")
-    parser.add_argument("--repeats", type=int, default=3, help="timed steps of each, after one that is not")
+    parser.add_argument("--repeats", type=int, default=2, help="timed steps of each in a turn, after one that is not")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of each trainer")
     options = parser.parse_args()
     path = ROOT / "benchmarks" / "results" / "peers.json"
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"workloads": {}}
-    result |= {"command": "python benchmarks/peers/compare.py W1=FOLDER W2=FOLDER", "repeats": options.repeats}
+    result |= {
+        "command": "python benchmarks/peers/compare.py W1=FOLDER W2=FOLDER",
+        "repeats": options.repeats,
+        "rounds": options.rounds,
+    }
     for name, folder in (model.split("=", 1) for model in options.models):
-        result["workloads"][name] = {"commit": commit(), **compared(name, folder, options.repeats)}
+        result["workloads"][name] = {"commit": commit(), **compared(name, folder, options.repeats, options.rounds)}
         print(name, json.dumps(result["workloads"][name]["ratios"]), flush=True)
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
-def compared(name: str, folder: str, repeats: int) -> dict[str, Any]:
-    """Both trainers' figures, and how many times as much TRL takes of each."""
+def compared(name: str, folder: str, repeats: int, rounds: int) -> dict[str, Any]:
+    """Both trainers' figures, round by round, and how many times as much TRL takes of each: the median of its seconds over ours.
+
+    The two take turns, since what else the machine does changes from minute to minute.
+    """
     trl_step = [str(Path(__file__).with_name("trl_step.py")), name, "--micro-batch", str(MICRO_BATCH[name])]
-    theirs = measured([*trl_step, "--model", folder], repeats)
-    ours = measured(["-m", "grpo_zero.cli", "bench", name, "--model", folder], repeats)
-    ratios = {key: statistics.median(theirs[key]) / ours[key]["median"] for key in PHASES}
-    ratios["peak_gib"] = theirs["peak_gib"] / ours["peak_gib"]
+    theirs, ours = [], []
+    for _ in range(rounds):
+        theirs.append(measured([*trl_step, "--model", folder], repeats))
+        ours.append(measured(["-m", "grpo_zero.cli", "bench", name, "--model", folder], repeats))
+    ratios = {key: _median(theirs, key) / _median(ours, key) for key in PHASES}
+    ratios["peak_gib"] = max(run["peak_gib"] for run in theirs) / max(run["peak_gib"] for run in ours)
     return {"trl": theirs, "grpo_zero": ours, "ratios": {key: round(ratio, 2) for key, ratio in ratios.items()}}
+
+
+def _median(runs: list[dict[str, Any]], key: str) -> float:
+    """Of the rounds' medians."""
+    values = [run[key]["median"] if isinstance(run[key], dict) else statistics.median(run[key]) for run in runs]
+    return statistics.median(values)
 
 
 def measured(program: list[str], repeats: int) -> dict[str, Any]:
