@@ -69,18 +69,115 @@ def quickstart_table() -> str:
 
 def bench_table() -> str:
     """For docs/benchmarks.md."""
-    lines = ["| workload | sample s | update s | step s | peak GiB |", "|---|---|---|---|---|"]
-    for name in ("w1", "w2"):
-        result = _load(name)
+    results = _load("steps")
+    lines = [
+        "| case | sample s | update s | step s | tokens/s | % of limit: prefill, decode, update, optimizer | peak GiB "
+        "| planned |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, result in results.items():
         cells = " | ".join(f"{result[key]['median']:.1f}" for key in ("sample_s", "update_s", "step_s"))
-        lines.append(f"| {result['workload']} | {cells} | {result['peak_gib']:.1f} |")
-    machine = _load("w1")["machine"]
+        speed = result["sampled_tokens"]["median"] / result["step_s"]["median"]
+        phases = ("prefill", "decode", "update", "optimizer")
+        shares = ", ".join(f"{100 * result['phases'][phase]['share_of_floor']:.0f}" for phase in phases)
+        lines.append(
+            f"| {name} | {cells} | {speed:.0f} | {shares} | {result['peak_gib']:.2f} | {result['planned_gib']:.2f} |"
+        )
+    first = next(iter(results.values()))
+    limits = [(result["product_gflops"], result["read_gb_s"]) for result in results.values()]
+    (low_product, low_read), (high_product, high_read) = (map(pick, zip(*limits, strict=True)) for pick in (min, max))
     lines.append("")
     lines.append(
-        f"Medians of {_load('w1')['repeats']} steps after a warm-up step; {_processor(_load('w1'))}, "
-        f"{machine['threads']} threads, torch {machine['torch']}, float32."
+        _wrapped(
+            f"Medians of {first['repeats']} steps after a warm-up step; tokens/s: completion tokens over the whole step; "
+            f"{_processor(first)}, {first['machine']['threads']} threads, torch {first['machine']['torch']}, float32; commit "
+            f"{', '.join(sorted({result['commit'] for result in results.values()}))}. Limits, measured at the start of each run: "
+            f"products {low_product:.0f} to {high_product:.0f} GFLOP/s, reading {low_read:.0f} to {high_read:.0f} GB/s. "
+            + " ".join(
+                f"{name}: `{' '.join(result['settings'][-4:])}`." for name, result in results.items() if "small" in name
+            )
+        )
     )
     return "\n".join(lines)
+
+
+def peers_table() -> str:
+    """For docs/benchmarks.md."""
+    result = _load("peers")
+    lines = [
+        "| workload | trainer | sample s | update s | step s | peak GiB |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, workload in result["workloads"].items():
+        for trainer in ("trl", "grpo_zero"):
+            runs = workload[trainer]
+            title = runs[0].get("trainer", "GRPO-Zero")
+            cells = " | ".join(_seconds_range(runs, key) for key in ("sample_s", "update_s", "step_s"))
+            lines.append(f"| {name} | {title} | {cells} | {max(run['peak_gib'] for run in runs):.1f} |")
+        ratios = workload["ratios"]
+        cells = " | ".join(f"**{ratios[key]:.2f}**" for key in ("sample_s", "update_s", "step_s", "peak_gib"))
+        lines.append(f"| {name} | ratio | {cells} |")
+    first = next(iter(result["workloads"].values()))["grpo_zero"][0]
+    commits = ", ".join(sorted({workload["commit"] for workload in result["workloads"].values()}))
+    lines.append("")
+    lines.append(
+        _wrapped(
+            f"The two take turns, {result['rounds']} each, {result['repeats']} timed steps in a turn after one that is not; "
+            "smallest to largest seconds of all, ratios of the medians. TRL without gradient checkpointing, with the micro-batch "
+            "that is "
+            f"fastest for it ({_micro_batches(result)} completions), no KL. {_processor(first)}, "
+            f"{first['machine']['threads']} threads, torch {first['machine']['torch']}, float32; `{result['command']}`, "
+            f"commit {commits}."
+        )
+    )
+    return "\n".join(lines)
+
+
+def _seconds_range(runs: list[dict[str, Any]], key: str) -> str:
+    low = min(run[key]["min"] if isinstance(run[key], dict) else min(run[key]) for run in runs)
+    high = max(run[key]["max"] if isinstance(run[key], dict) else max(run[key]) for run in runs)
+    return f"{low:.1f} to {high:.1f}"
+
+
+def _micro_batches(result: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {workload['trl'][0]['micro_batch']}" for name, workload in result["workloads"].items())
+
+
+def same_curve_table() -> str:
+    """For docs/benchmarks.md."""
+    result = _load("same_curve")
+    lines = ["| path | steps with equal answers | loss | gradient norm | entropy |", "|---|---|---|---|---|"]
+    for name, found in result["variants"].items():
+        apart = found["difference"]
+        cells = " | ".join(
+            "equal" if not apart[key] else f"{apart[key]:.0e}" for key in ("loss", "grad_norm", "entropy")
+        )
+        lines.append(f"| {name} | {found['equal_steps']} of {result['steps']} | {cells} |")
+    lines.append("")
+    lines.append(
+        _wrapped(
+            f"The quickstart's first {result['steps']} steps with `{' '.join(result['settings'])}`, against the same with "
+            "each path switched on; largest relative difference over the steps with equal answers (of the loss, which is "
+            f"about 0: absolute). {_processor(result)}, torch {result['machine']['torch']}, float32; `{result['command']}`, "
+            f"commit {result['commit']}."
+        )
+    )
+    return "\n".join(lines)
+
+
+def verifiers_sentence() -> str:
+    """For docs/tasks.md."""
+    result = _load("verifiers")
+    usual = ", ".join(
+        f"{name} {found['median_us']:.0f} microseconds for an answer of {found['mean_characters']} characters"
+        for name, found in result["tasks"].items()
+    )
+    slowest = ", ".join(f"{name} {found['slowest_ms']:.1f} ms" for name, found in result["tasks"].items())
+    count = next(iter(result["tasks"].values()))["texts"]
+    return _wrapped(
+        f"Verifying takes: {usual} (medians). {count:,} hostile texts of up to 20,000 characters through each raised nothing; "
+        f"the slowest took: {slowest}. {_processor(result)}; `{result['command']}`, commit {result['commit']}."
+    )
 
 
 def smollm2_sentence() -> str:
@@ -217,7 +314,13 @@ SECTIONS = {
     "README.md": {"quickstart": quickstart_sentence},
     "docs/quickstart.md": {"quickstart": quickstart_table},
     "docs/algorithms.md": {"presets": presets_table, "bf16": bf16_sentence, "toy": toy_table},
-    "docs/benchmarks.md": {"bench": bench_table, "smollm2": smollm2_sentence},
+    "docs/tasks.md": {"verifiers": verifiers_sentence},
+    "docs/benchmarks.md": {
+        "bench": bench_table,
+        "peers": peers_table,
+        "same curve": same_curve_table,
+        "smollm2": smollm2_sentence,
+    },
 }
 
 if __name__ == "__main__":

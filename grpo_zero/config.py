@@ -58,7 +58,7 @@ class DataConfig:
 
     task: str = option(
         "countdown",
-        "The task, which asks and verifies: countdown, gsm8k, or a file of your own, my_task.py or my_task.py:Class.",
+        "The task, which asks and verifies: countdown, gsm8k, rewards, or a file of your own, my_task.py.",
     )
     verify_timeout_s: float | None = option(
         None,
@@ -94,12 +94,32 @@ class DataConfig:
         "GSM8K: which answer is paid; strict, the marked one (null means this), or lenient, else the boxed or the last number. "
         "Both are reported.",
     )
+    rewards: tuple[str, ...] | None = option(
+        None,
+        "Task rewards: functions of yours as TRL takes them, each as my_rewards.py:function; data.path has the prompts.",
+    )
+    reward_weights: tuple[float, ...] | None = option(None, "Task rewards: a weight for each function; null is 1 each.")
     answer_mark: str | None = option(None, "GSM8K: what stands before the final answer; null is ####.")
     data_seed: int = option(
         1337,
         "Seed of the problem generator, apart from training.random_seed so that problems stay.",
         minimum=0,
     )
+
+
+@dataclass(frozen=True)
+class LoraConfig:
+    """Train thin matrices beside frozen weights (2106.09685)."""
+
+    rank: int = option(0, "Rank of the trained matrices; 0 trains all weights instead.", minimum=0)
+    alpha: float = option(32.0, "Their product is scaled by alpha / rank.", above=0)
+    dropout: float = option(0.0, "Share of their inputs left out in training.", minimum=0, below=1)
+    targets: tuple[str, ...] = option(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        "Which matrices of each layer, by their Hugging Face names.",
+    )
+    rslora: bool = option(False, "Scale by alpha / sqrt(rank) instead (rsLoRA, 2312.03732).")
+    adapter: str | None = option(None, "Folder of an adapter in PEFT's format to start from; null starts at the model.")
 
 
 @dataclass(frozen=True)
@@ -254,6 +274,7 @@ class Config:
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     sft: SftConfig = field(default_factory=SftConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
 
     @property
     def evaluation_gen_len(self) -> int:
@@ -272,6 +293,7 @@ SECTIONS: Mapping[str, type] = {
     "algorithm": AlgorithmConfig,
     "evaluation": EvaluationConfig,
     "sft": SftConfig,
+    "lora": LoraConfig,
 }
 
 
@@ -362,6 +384,7 @@ def check_config(config: Config) -> None:
             "folder, or set model.random_init to false."
         )
     _check_memory(training)
+    _check_lora(config.lora, training)
     _check_groups(training)
     _check_updates(training)
     _check_algorithm(config.algorithm)
@@ -390,6 +413,25 @@ def check_config(config: Config) -> None:
             f"evaluation.num_problems is {evaluation.num_problems}, but data.test_size holds out "
             f"only {data.test_size} problems: lower the first or raise the second."
         )
+
+
+LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def _check_lora(lora: LoraConfig, training: TrainingConfig) -> None:
+    for target in lora.targets:
+        if target not in LORA_TARGETS:
+            tables = target in ("lm_head", "embed_tokens")
+            why = " (the vocabulary's tables may be one and the same, and stay frozen)" if tables else ""
+            raise UserError(
+                f"lora.targets has {show(target)}, but it can have {', '.join(LORA_TARGETS)}{why}.{nearest(target, LORA_TARGETS)}"
+            )
+    if lora.adapter is not None and not lora.rank:
+        raise UserError(
+            "lora.adapter is given, but lora.rank is 0, so there is nothing to load it into: set lora.rank to its rank."
+        )
+    if lora.rank and training.memory is not None:
+        raise UserError("training.memory cannot plan LoRA, whose gradients and moments are small: leave it null.")
 
 
 def _check_memory(training: TrainingConfig) -> None:

@@ -10,6 +10,7 @@ from grpo_zero.errors import UserError
 
 CONFIG_FILE = "config.yaml"
 MODEL_FOLDER = "model"
+ADAPTER_FOLDER = "adapter"
 OPTIMIZER_FILE = "optimizer.safetensors"
 STATE_FILE = "trainer_state.json"
 

@@ -86,6 +86,8 @@ class Decoder(nn.Module):
         self.head = None if spec.tied_head else Linear(spec.width, spec.vocab_size, bias=False)
         self.recompute = "none"
         """What backward computes again instead of finding it kept: see ``recompute_activations``."""
+        self.has_dropout = False
+        """Whether a forward draws random numbers, which computing it again has to draw once more."""
         self.head_product: Product | None = None
         """Another kernel for the head, while sampling."""
         self.frequencies: Tensor | None = None
@@ -123,7 +125,9 @@ class Decoder(nn.Module):
         tables = rotary_tables(positions_T, self._rope_frequencies(), x_TE.dtype)
         for layer, block in enumerate(self.layers):
             if is_learning and self.recompute == "full":
-                x_TE = checkpoint(block, x_TE, tables, attend, layer, use_reentrant=False, preserve_rng_state=False)
+                x_TE = checkpoint(
+                    block, x_TE, tables, attend, layer, use_reentrant=False, preserve_rng_state=self.has_dropout
+                )
             else:
                 x_TE = block(x_TE, tables, attend, layer)
         return self.norm(x_TE)

@@ -43,7 +43,7 @@ class Linear(Function):
 
     @staticmethod
     def forward(ctx: Any, x_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x_TI)
+        ctx.save_for_backward(x_TI if weight_OI.requires_grad else None)
         ctx.weight_OI = weight_OI  # the leaf itself: its .grad is added to
         return F.linear(x_TI, weight_OI, bias_O)
 

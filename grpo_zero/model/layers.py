@@ -21,7 +21,16 @@ class Linear(nn.Linear):
 
     product: Product | None = None
 
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__(in_features, out_features, bias=bias)
+        self.adapter: nn.Module | None = None
+        """What is trained beside a frozen weight (``model/lora.py``)."""
+
     def forward(self, x_TI: Tensor) -> Tensor:
+        out_TO = self._multiply(x_TI)
+        return out_TO if self.adapter is None else out_TO + self.adapter(x_TI)
+
+    def _multiply(self, x_TI: Tensor) -> Tensor:
         if torch.is_grad_enabled():
             return functions.Linear.apply(x_TI, self.weight, self.bias)
         return super().forward(x_TI) if self.product is None else self.product(x_TI)
@@ -50,7 +59,7 @@ class RMSNorm(nn.Module):
 
     def linear(self, x_TE: Tensor, linear: Linear) -> Tensor:
         """``linear`` of the normed input."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and linear.adapter is None:
             return functions.NormLinear.apply(x_TE, self.weight, self.eps, linear.weight, linear.bias)
         return linear(self(x_TE))
 
@@ -68,7 +77,7 @@ class GatedMLP(nn.Module):
     def forward(self, x_TE: Tensor, norm: RMSNorm) -> Tensor:
         """The MLP of the normed input."""
         gate_up, down = self.gate_up, self.down
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and gate_up.adapter is None and down.adapter is None:
             matrices = (gate_up.weight, gate_up.bias, down.weight, down.bias)
             return functions.NormGatedMLP.apply(x_TE, norm.weight, norm.eps, *matrices, self.keeps_gate_up)
         gate_TF, up_TF = gate_up(norm(x_TE)).chunk(2, dim=-1)

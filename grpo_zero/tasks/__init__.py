@@ -9,9 +9,14 @@ from grpo_zero.errors import UserError, nearest
 from grpo_zero.tasks.base import Task
 from grpo_zero.tasks.countdown import CountdownTask
 from grpo_zero.tasks.gsm8k import GSM8KTask
+from grpo_zero.tasks.reward_functions import RewardFunctionsTask
 from grpo_zero.tasks.user_task import UserTask
 
-TASKS: dict[str, type[Task]] = {"countdown": CountdownTask, "gsm8k": GSM8KTask}
+TASKS: dict[str, type[Task]] = {
+    "countdown": CountdownTask,
+    "gsm8k": GSM8KTask,
+    "rewards": RewardFunctionsTask,
+}
 """Bundled tasks by name."""
 
 

@@ -74,7 +74,7 @@ class UserTask:
         try:
             posed = self.parts.prompt(dict(row))
         except Exception as error:
-            raise UserError(f"prompt() of {self.name} raised {_named(error)} for the row {_shown(row)}.") from error
+            raise UserError(f"prompt() of {self.name} raised {named(error)} for the row {shown(row)}.") from error
         messages = [{"role": "user", "content": posed}] if isinstance(posed, str) else posed
         is_chat = (
             isinstance(messages, list)
@@ -86,7 +86,7 @@ class UserTask:
         )
         if not is_chat:
             raise UserError(
-                f"prompt() of {self.name} returned {_shown(posed)}; expected a text, or a list of messages with role and content."
+                f"prompt() of {self.name} returned {shown(posed)}; expected a text, or a list of messages with role and content."
             )
         if self.system_prompt and messages[0]["role"] != "system":
             messages = [{"role": "system", "content": self.system_prompt}, *messages]
@@ -99,7 +99,7 @@ class UserTask:
         try:
             said = self.parts.verify(dict(problem.row), completion, **options)
         except Exception as error:
-            return failure(f"verify raised {_named(error)}")
+            return failure(f"verify raised {named(error)}")
         return verdict_of(said, self.success)
 
 
@@ -112,7 +112,7 @@ def verdict_of(said: object, success: float) -> Verdict:
     parts = dict(said) if isinstance(said, Mapping) else {"reward": said}
     rewards = {str(name): float(value) for name, value in parts.items() if isinstance(value, Real)}
     if not parts or len(rewards) < len(parts) or not all(map(math.isfinite, rewards.values())):
-        return failure(f"verify returned {_shown(said)}, no finite number")
+        return failure(f"verify returned {shown(said)}, no finite number")
     reward = sum(rewards.values())
     is_right = reward >= success - 1e-9
     return Verdict(reward, rewards, "right" if is_right else f"reward {reward:g}", correct=is_right)
@@ -141,7 +141,7 @@ def _find_parts(file: str) -> Any:
         try:
             found = classes[0]()
         except Exception as error:
-            raise UserError(f"{classes[0].__name__}() of {path} raised {_named(error)}.") from error
+            raise UserError(f"{classes[0].__name__}() of {path} raised {named(error)}.") from error
     for part in PARTS:
         if not callable(getattr(found, part, None)):
             raise UserError(
@@ -169,7 +169,7 @@ def load_module(path: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise UserError(f"{path} cannot be loaded: it raised {_named(error)}.") from error
+        raise UserError(f"{path} cannot be loaded: it raised {named(error)}.") from error
     return module
 
 
@@ -178,18 +178,20 @@ def _rows(name: str, make: Callable[..., Any], *split: str) -> list[Row]:
     try:
         rows = list(make(*split))
     except Exception as error:
-        raise UserError(f"{call} of {name} raised {_named(error)}.") from error
+        raise UserError(f"{call} of {name} raised {named(error)}.") from error
     for row in rows:
         if not isinstance(row, Mapping):
-            raise UserError(f"{call} of {name} gave {_shown(row)}; expected dicts, one a question.")
+            raise UserError(f"{call} of {name} gave {shown(row)}; expected dicts, one a question.")
     return [dict(row) for row in rows]
 
 
-def _named(error: Exception) -> str:
+def named(error: Exception) -> str:
+    """An exception in one line."""
     return f"{type(error).__name__}: {_one_line(str(error))}"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in one short line."""
     return _one_line(repr(value))
 
 

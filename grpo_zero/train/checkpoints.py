@@ -11,10 +11,13 @@ from pathlib import Path
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from grpo_zero.checkpoint.adapter import save_adapter
 from grpo_zero.checkpoint.atomic import replace_folder
 from grpo_zero.checkpoint.save import save_folder
+from grpo_zero.config import LoraConfig
 from grpo_zero.errors import UserError
-from grpo_zero.runs import MODEL_FOLDER, OPTIMIZER_FILE, STATE_FILE, checkpoints
+from grpo_zero.model.lora import merged_state
+from grpo_zero.runs import ADAPTER_FOLDER, MODEL_FOLDER, OPTIMIZER_FILE, STATE_FILE, checkpoints
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy
 
@@ -23,7 +26,7 @@ def save_model(policy: Policy, folder: Path, *, overwrite: bool = False) -> None
     """Write the policy as a Hugging Face folder, whole or not at all."""
     save_folder(
         folder,
-        dict(policy.decoder.named_parameters()),
+        merged_state(policy.decoder),
         policy.decoder.spec,
         config=policy.source.config,
         tokenizer=policy.tokenizer,
@@ -32,8 +35,10 @@ def save_model(policy: Policy, folder: Path, *, overwrite: bool = False) -> None
     )
 
 
-def save_checkpoint(policy: Policy, optimizer: AdamW, step: int, folder: Path) -> Path:
+def save_checkpoint(policy: Policy, optimizer: AdamW, step: int, folder: Path, lora: LoraConfig | None = None) -> Path:
     """Write ``folder/step_000123``; the name appears only when everything is on disk. Returns its path.
+
+    With adapters the model is written with them merged in, and they are written apart in PEFT's format too.
 
     Only the newest checkpoint keeps its optimizer (8 bytes a weight, 2 with 8-bit moments, and 2 more with bf16 weights); older
     ones stay as models.
@@ -41,6 +46,8 @@ def save_checkpoint(policy: Policy, optimizer: AdamW, step: int, folder: Path) -
     target = folder / f"step_{step:06d}"
     with replace_folder(target) as aside:
         save_model(policy, aside / MODEL_FOLDER)
+        if lora is not None and lora.rank:
+            save_adapter(policy.decoder, lora, policy.source.origin, aside / ADAPTER_FOLDER)
         tensors = {name: x.contiguous() for name, x in optimizer.tensors().items()}
         save_file(tensors, aside / OPTIMIZER_FILE)
         state = {"step": step, "num_steps": optimizer.num_steps, "moment_bits": optimizer.moment_bits}

@@ -8,6 +8,7 @@ from itertools import islice
 from grpo_zero.config import Config
 from grpo_zero.errors import UserError
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.train.adapters import adapt
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.evaluate import Judged
 from grpo_zero.train.policy import Policy, load_policy
@@ -52,4 +53,5 @@ def load_kl_reference(policy: Policy, config: Config) -> KLReference | None:
         raise UserError(
             f"algorithm.kl_weight is {weight}, so the run needs the model it started from: {error}"
         ) from error
+    adapt(start, config)
     return KLReference(start.decoder, policy, config)

@@ -13,6 +13,7 @@ from grpo_zero.algorithms.advantages import advantages
 from grpo_zero.config import Config
 from grpo_zero.observe.phases import PhaseClock
 from grpo_zero.observe.record import StepRecord
+from grpo_zero.randomness import stream
 from grpo_zero.rollout.engine import Progress
 from grpo_zero.tasks import Task
 from grpo_zero.train.batch import TrainRow
@@ -94,6 +95,8 @@ class GRPO:
             taught = [*filter(self.teaches, rows)]
             old = iter(row_logprobs(self.policy.decoder, taught, training, self.policy.has_token_V))
             rows = [replace(row, old_logprobs=next(old)) if self.teaches(row) else row for row in rows]
+        if self.policy.decoder.has_dropout:
+            torch.manual_seed(int(stream(training.random_seed, "dropout", step).integers(2**62)))
         num_steps_before, facts = self.optimizer.num_steps, []
         for part in mini_batches(rows, training.num_passes, training.part_size, training.random_seed, step):
             weighed = weigh(part, algorithm.average, training.max_gen_len)

@@ -228,10 +228,10 @@ def total_norm(grads: Iterable[Tensor]) -> float:
 
 
 def make_optimizer(decoder: nn.Module, training: TrainingConfig) -> AdamW:
-    """The configured optimizer over all weights."""
+    """The configured optimizer over what is trained: all weights, or the adapters."""
     kind = HostAdamW if training.memory_efficient_adamw else AdamW
     return kind(
-        decoder.named_parameters(),
+        [(name, parameter) for name, parameter in decoder.named_parameters() if parameter.requires_grad],
         betas=training.betas,
         weight_decay=training.weight_decay,
         moment_bits=training.moment_bits,

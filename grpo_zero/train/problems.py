@@ -33,7 +33,9 @@ def make_task(config: Config) -> Task:
     data = config.data
     wording = {"prompt": data.prompt, "response_start": data.response_start}
     answer = {"answer_rule": data.answer_rule, "answer_mark": data.answer_mark}
-    options: dict[str, Any] = {name: value for name, value in (wording | answer).items() if value is not None}
+    rewards = {"rewards": data.rewards, "reward_weights": data.reward_weights}
+    given = wording | answer | rewards
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if data.system_prompt is not None:
         options["system_prompt"] = data.system_prompt or None
     make = partial(load_task, data.task, **options)

@@ -13,6 +13,7 @@ from grpo_zero.observe.memory import peak_gib
 from grpo_zero.observe.record import StepRecord
 from grpo_zero.rollout.engine import Progress
 from grpo_zero.runs import MODEL_FOLDER, checkpoint_folder, latest_checkpoint, new_run_folder
+from grpo_zero.train.adapters import adapt
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint
 from grpo_zero.train.evaluate import evaluate
 from grpo_zero.train.interrupt import interruptible
@@ -48,6 +49,7 @@ def train(config: Config, resume: Path | None = None) -> Path:
     train_rows, test_rows, facts = load_rows(config)
     max_tokens = training.max_prompt_len + max(training.max_gen_len, config.evaluation_gen_len)
     policy = load_policy(model, init_seed=training.random_seed, max_tokens=max_tokens)
+    adapt(policy, config, checkpoint)
     set_recompute(policy.decoder, training)
     reference = load_kl_reference(policy, config)
     problems = ProblemSource(task, policy, train_rows, training.max_prompt_len, "training")
@@ -95,6 +97,8 @@ def checkpoint_to_resume(config: Config, resume: Path | None) -> tuple[Path | No
     checkpoint = latest_checkpoint(checkpoint_folder(config, resume))
     if checkpoint is None:
         raise UserError(f"{resume} has no checkpoint to go on from: start the run again with a new training.run_name.")
+    if config.lora.rank:  # its model has the adapters merged in; the run goes on with both apart
+        return checkpoint, config.model
     return checkpoint, replace(config.model, pretrained_model_path=str(checkpoint / MODEL_FOLDER), random_init=False)
 
 
@@ -157,7 +161,7 @@ class Run:
 
     def save(self, step: int) -> None:
         """Write a checkpoint."""
-        path = save_checkpoint(self.grpo.policy, self.grpo.optimizer, step, self.checkpoints)
+        path = save_checkpoint(self.grpo.policy, self.grpo.optimizer, step, self.checkpoints, self.config.lora)
         self.recorder.console.line(f"saved {path}")
 
     def progress(self, what: str) -> Progress:

@@ -13,6 +13,7 @@ from grpo_zero.observe.console import Console
 from grpo_zero.observe.record import StepRecord
 from grpo_zero.runs import checkpoint_folder, new_run_folder
 from grpo_zero.tasks import Task
+from grpo_zero.train.adapters import adapt
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint, save_model
 from grpo_zero.train.demonstrations import (
@@ -57,6 +58,7 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
     sft, training = config.sft, config.training
     max_tokens = training.max_prompt_len + config.evaluation_gen_len if sft.eval_interval else None
     policy = load_policy(model, init_seed=training.random_seed, max_tokens=max_tokens)
+    adapt(policy, config, checkpoint)
     set_recompute(policy.decoder, training)
     task = make_task(config)
     rows_of_step, held_out = _data(config, policy, task)
@@ -84,9 +86,9 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
                     recorder.write(StepRecord(step, "eval", metrics))
                     recorder.write_samples(step, "eval", judged)
                 if training.ckpt_save_interval and step % training.ckpt_save_interval == 0 and step < sft.max_steps:
-                    save_checkpoint(policy, optimizer, step, checkpoints)
+                    save_checkpoint(policy, optimizer, step, checkpoints, config.lora)
         if step < sft.max_steps:
-            save_checkpoint(policy, optimizer, step, checkpoints)
+            save_checkpoint(policy, optimizer, step, checkpoints, config.lora)
             recorder.console.line(
                 f"stopped after step {step} of {sft.max_steps}; go on with: grpo-zero sft --resume {folder}"
             )

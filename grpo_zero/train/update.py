@@ -93,10 +93,13 @@ def row_logprobs(
 ) -> list[list[float]]:
     """Log-probs (nats) of each row's completion in a training forward, at the training temperature; no gradient."""
     flat: list[float] = []
+    was_training = decoder.training
+    decoder.eval()
     for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
         batch = pack(micro_rows, decoder.device)
         hidden_CE = decoder(batch.tokens_T, batch.positions_T, batch.attend)[batch.predictor_C]
         head = (decoder.head_weight_VE, batch.completion.targets_C, config.temperature, has_token_V)
         flat += chunked_logprobs(hidden_CE, *head, config.head_chunk_tokens).tolist()
+    decoder.train(was_training)
     values = iter(flat)
     return [list(islice(values, len(row.completion_ids))) for row in rows]
