@@ -45,22 +45,18 @@ class Found:
 
 def numbers(text: str) -> Iterator[Found]:
     """Every number in ``text``, in order."""
-    for old, new in _PLAIN:
-        text = text.replace(old, new)
-    text = _FRACTION.sub(lambda match: f" {match[1] or match[2]}/{match[3] or match[4]}", text)
-    end = len(text.rstrip(" \t\r\n.,$%*"))
-    for match in _NUMBER.finditer(text):
-        value = _value(match["top"], match["bottom"])
-        if value is not None:
-            yield Found(-value if match["sign"] else value, match.end() >= end)
+    text = _undecorated(text)
+    return (_found(match, text) for match in _NUMBER.finditer(text) if _is_readable(match))
 
 
 def last_number(text: str) -> Found | None:
     """The last number in ``text``."""
-    found = None
-    for found in numbers(text):  # noqa: B007
-        pass
-    return found
+    text = _undecorated(text)
+    last = None
+    for match in _NUMBER.finditer(text):
+        if _is_readable(match):
+            last = match
+    return None if last is None else _found(last, text)
 
 
 def first_number(text: str) -> Found | None:
@@ -68,11 +64,21 @@ def first_number(text: str) -> Found | None:
     return next(numbers(text), None)
 
 
-def _value(top: str, bottom: str | None) -> Fraction | None:
-    if len(top) > MAX_DIGITS or len(bottom or "") > MAX_DIGITS:
-        return None
-    value = Fraction(top.replace(",", ""))
-    if bottom is None:
-        return value
-    divisor = Fraction(bottom.replace(",", ""))
-    return value / divisor if divisor else None
+def _undecorated(text: str) -> str:
+    for old, new in _PLAIN:
+        text = text.replace(old, new)
+    return _FRACTION.sub(lambda match: f" {match[1] or match[2]}/{match[3] or match[4]}", text)
+
+
+def _is_readable(match: re.Match[str]) -> bool:
+    """Not too long, and not divided by zero."""
+    bottom = match["bottom"]
+    if len(match["top"]) > MAX_DIGITS or len(bottom or "") > MAX_DIGITS:
+        return False
+    return bottom is None or any(digit in bottom for digit in "123456789")
+
+
+def _found(match: re.Match[str], text: str) -> Found:
+    value = Fraction(match["top"].replace(",", "")) / Fraction((match["bottom"] or "1").replace(",", ""))
+    end = len(text.rstrip(" \t\r\n.,$%*"))
+    return Found(-value if match["sign"] else value, match.end() >= end)
