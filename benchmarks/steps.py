@@ -27,21 +27,15 @@ _SMALL = (
     "training.recompute_activations=full",
     "training.head_chunk_tokens=64",
 )
-_MANY = ("training.max_gen_len=32", "training.num_slots=64")
+_MANY = ("training.max_gen_len=16", "training.num_slots=64")
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "W1": ("W1", ()),
     "W1, 8-bit moments": ("W1", ("training.moment_bits=8",)),
     "W2": ("W2", ()),
     "W2, small": ("W2", _SMALL),
     "W2, up to 512 tokens": ("W2", ("training.max_gen_len=512",)),
-    "W2, 8 questions": (
-        "W2",
-        ("training.num_questions_per_batch=8", "training.batch_size=64", "training.num_slots=32"),
-    ),
-    "W2, 64 questions": (
-        "W2",
-        ("training.num_questions_per_batch=64", "training.batch_size=512", "training.num_slots=32"),
-    ),
+    "W2, 8 questions x 16 tokens": ("W2", (*_MANY, "training.num_questions_per_batch=8", "training.batch_size=64")),
+    "W2, 64 questions x 16 tokens": ("W2", (*_MANY, "training.num_questions_per_batch=64", "training.batch_size=512")),
     "quickstart": ("quickstart", ()),
 }
 """Workload and settings over its own."""

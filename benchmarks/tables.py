@@ -89,7 +89,7 @@ def bench_table() -> str:
     lines.append("")
     lines.append(
         _wrapped(
-            f"Medians of {first['repeats']} steps after a warm-up step; tokens/s: completion tokens over the whole step; "
+            f"Medians of {_count(results)} after a warm-up step; tokens/s: completion tokens over the whole step; "
             f"{_processor(first)}, {first['machine']['threads']} threads, torch {first['machine']['torch']}, float32; commit "
             f"{', '.join(sorted({result['commit'] for result in results.values()}))}. Limits, measured at the start of each run: "
             f"products {low_product:.0f} to {high_product:.0f} GFLOP/s, reading {low_read:.0f} to {high_read:.0f} GB/s. "
@@ -99,6 +99,11 @@ def bench_table() -> str:
         )
     )
     return "\n".join(lines)
+
+
+def _count(results: dict[str, Any]) -> str:
+    counts = sorted({result["repeats"] for result in results.values()})
+    return f"{counts[0]} step{'s' * (counts[0] > 1)}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} steps"
 
 
 def peers_table() -> str:
