@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import shlex
 from dataclasses import replace
@@ -119,3 +120,12 @@ def test_memory_page_is_the_planners() -> None:
     text = page.PAGE.read_text(encoding="utf-8")
     assert "| Qwen2.5-7B | 24 |" in text
     assert page.filled(text) == text, "run python benchmarks/memory_page.py"
+
+
+def test_fast_paths_train_as_their_plain_twins() -> None:
+    """What docs/benchmarks.md says of the curves: equal answers in every step, and sums within 1e-5."""
+    result = json.loads((ROOT / "benchmarks" / "results" / "same_curve.json").read_text(encoding="utf-8"))
+    for name, found in result["variants"].items():
+        if name != "8-bit moments":
+            assert found["equal_steps"] == result["steps"], name
+            assert max(found["difference"].values()) < 1e-5, name
