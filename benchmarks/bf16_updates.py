@@ -74,7 +74,7 @@ def sampled_batches(config: Config) -> list[list[TrainRow]]:
     training = config.training
     policy = load_policy(config.model, init_seed=0)
     task = make_task(config)
-    problems = ProblemSource(task, policy, load_rows(config)[0], training.max_prompt_len, "training")
+    problems = ProblemSource(task, policy, load_rows(config, task)[0], training.max_prompt_len, "training")
     engine = Engine(policy.decoder, policy.tokenizer.stop_ids, policy.has_token_V)
     params = SamplingParams(training.max_gen_len)
     batches = []

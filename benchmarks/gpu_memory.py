@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from gpu_models import SHAPES, Load, main_memory_left, policy_of, random_decoder, random_prompts, rows_of, seconds
+from gpu_models import SHAPES, Load, policy_of, random_decoder, random_prompts, rows_of
 
+from grpo_zero.bench.floors import seconds
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.spec import ModelSpec
+from grpo_zero.observe.memory import available_bytes
 from grpo_zero.presets import AlgorithmConfig
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.sampler import SamplingParams
@@ -29,7 +31,7 @@ NUM_SAMPLES = 4
 
 def moment_bits(spec: ModelSpec) -> int | None:
     """What offloaded states of such a model can have here; None where main memory holds neither."""
-    left = main_memory_left()
+    left = available_bytes()
     for bits, size in HOST_BYTES.items():
         is_quick = bits == 8 or spec.num_parameters <= MOST_FOR_32_BITS
         if is_quick and (left is None or ROOM * size * spec.num_parameters < left):

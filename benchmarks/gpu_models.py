@@ -1,11 +1,9 @@
-"""Random models of the sizes the GPU suite speaks of, random prompts, and what main memory has left."""
+"""Random models of the sizes the GPU suite speaks of, and random prompts."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -88,29 +86,3 @@ def rows_of(prompts: Sequence[Sequence[int]], completions_PG: Sequence[Sequence[
         for p, group in enumerate(completions_PG)
         for c in group
     ]
-
-
-def seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Time of one call, the device's work included."""
-    _wait(device)
-    started = time.perf_counter()
-    call()
-    _wait(device)
-    return time.perf_counter() - started
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def main_memory_left() -> int | None:
-    """Bytes this process may still take of main memory: the machine's, or less where a control group says so."""
-    left: list[int] = []
-    meminfo, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
-    if meminfo.is_file():
-        line = next(line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable"))
-        left.append(1024 * int(line.split()[1]))
-    if limit.is_file() and limit.read_text().strip() != "max":
-        left.append(int(limit.read_text()) - int(limit.with_name("memory.current").read_text()))
-    return min(left, default=None)

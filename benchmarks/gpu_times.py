@@ -1,4 +1,4 @@
-"""Part (c) of the GPU suite: decode and update speed, as shares of what the device reaches in a plain copy and product."""
+"""Part (c) of the GPU suite: decode and update speed, as shares of what the device reaches in reading and in a large product."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import partial
 
 import torch
 from gpu_memory import moment_bits
-from gpu_models import SHAPES, Load, policy_of, random_decoder, random_prompts, rows_of, seconds
+from gpu_models import SHAPES, Load, policy_of, random_decoder, random_prompts, rows_of
 
+from grpo_zero.bench.floors import measure_peaks, product_weights, seconds
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.decoder import Decoder
-from grpo_zero.model.spec import ModelSpec
 from grpo_zero.presets import AlgorithmConfig
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.sampler import SamplingParams
@@ -22,18 +22,21 @@ from grpo_zero.train.rows import weigh
 from grpo_zero.train.token_loss import GRPOLoss
 from grpo_zero.train.update import backward
 
+TINY_PEAKS = {"size": 256, "read_bytes": 2**24}
+"""On a CPU the suite only shows that it runs."""
 LOSS = GRPOLoss(algorithm=AlgorithmConfig(), is_on_policy=True)
 
 
 def measure(device: torch.device, shape: str, batches: list[int], load: Load) -> Iterator[dict[str, object]]:
     """One record a measurement."""
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    bandwidth, flops = peaks(device, dtype)
+    limits = measure_peaks(device, dtype, **TINY_PEAKS if device.type == "cpu" else {})
+    bandwidth, flops = limits.read_bytes, limits.product_flops
     yield {
         "part": "times",
         "what": "peaks",
         "shape": shape,
-        "copy_gb_s": bandwidth / 1e9,
+        "read_gb_s": bandwidth / 1e9,
         "product_tflops": flops / 1e12,
     }
     decoder = random_decoder(SHAPES[shape], device, dtype)
@@ -41,17 +44,6 @@ def measure(device: torch.device, shape: str, batches: list[int], load: Load) ->
         for decode in ("static", "dynamic"):
             yield {"part": "times", "shape": shape} | _decode(decoder, decode, batch, load, bandwidth)
     yield from ({"part": "times", "shape": shape} | record for record in _updates(decoder, batches[0], load, flops))
-
-
-def peaks(device: torch.device, dtype: torch.dtype) -> tuple[float, float]:
-    """``(bytes/s, FLOP/s)`` of a large copy and a large product, best of five."""
-    is_cuda = device.type == "cuda"
-    x = torch.empty(2**30 if is_cuda else 2**24, dtype=torch.uint8, device=device)
-    y, size = torch.empty_like(x), 8192 if is_cuda else 256
-    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    copy_s = min(seconds(lambda: y.copy_(x), device) for _ in range(5))
-    product_s = min(seconds(lambda: a @ b, device) for _ in range(5))
-    return 2 * x.numel() / copy_s, 2 * size**3 / product_s
 
 
 def _decode(decoder: Decoder, decode: str, batch: int, load: Load, bandwidth: float) -> dict[str, object]:
@@ -81,12 +73,7 @@ def _bytes_per_step(decoder: Decoder, batch: int, load: Load, own_tokens: float)
     """What a step cannot avoid to read: the weights, keys and values (an untied table's rows are few and not counted)."""
     spec, itemsize = decoder.spec, decoder.embedding.weight.itemsize
     cached = load.num_prompts * load.prompt_tokens + batch * own_tokens
-    return itemsize * (_product_weights(spec) + 2 * spec.num_layers * spec.num_kv_heads * spec.head_size * cached)
-
-
-def _product_weights(spec: ModelSpec) -> int:
-    """Weights that are multiplied by: all but an untied embedding table."""
-    return spec.num_parameters - (0 if spec.tied_head else spec.vocab_size * spec.width)
+    return itemsize * (product_weights(spec) + 2 * spec.num_layers * spec.num_kv_heads * spec.head_size * cached)
 
 
 def _updates(decoder: Decoder, batch: int, load: Load, flops: float) -> Iterator[dict[str, object]]:
@@ -102,7 +89,7 @@ def _updates(decoder: Decoder, batch: int, load: Load, flops: float) -> Iterator
 
     update_record = _plain(decoder, rows, config, stream_tokens)
     backward_s = update_record["backward_s"]
-    share = 6 * _product_weights(spec) * stream_tokens / backward_s / flops
+    share = 6 * product_weights(spec) * stream_tokens / backward_s / flops
     yield {"what": "update", "batch": batch, **update_record, "share_of_flops": share}
     bits = moment_bits(spec)
     if bits is None:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from gpu_models import SHAPES
 
 from grpo_zero.config import load_config
 from grpo_zero.errors import UserError
-from grpo_zero.model.spec import ModelSpec
 from grpo_zero.plan.job import job_of
 from grpo_zero.plan.phases import GIB
 from grpo_zero.plan.planner import plan
 from grpo_zero.plan.table import table
 
 PAGE = Path(__file__).parents[1] / "docs" / "memory.md"
-SWITCHES = {"qkv_bias": True, "output_bias": False, "mlp_bias": False, "qk_norm": False, "norm_eps": 1e-6}
-QWEN = {"family": "qwen2", "context": 32768, "rope_theta": 1e6, "rope_scaling": None, **SWITCHES}
-SHAPES = {
-    "Qwen2.5-0.5B": (24, 896, 4864, 14, 2, 64, 151936, True),
-    "Qwen2.5-3B": (36, 2048, 11008, 16, 2, 128, 151936, True),
-    "Qwen2.5-7B": (28, 3584, 18944, 28, 4, 128, 152064, False),
-}
-NAMES = ("num_layers", "width", "ffn_width", "num_heads", "num_kv_heads", "head_size", "vocab_size", "tied_head")
-SPECS = {name: ModelSpec(**dict(zip(NAMES, shape, strict=True)), **QWEN) for name, shape in SHAPES.items()}
+SPECS = {f"Qwen2.5-{size}": SHAPES[size] for size in ("0.5B", "3B", "7B")}
 
 
 def items() -> str:

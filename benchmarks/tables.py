@@ -94,7 +94,7 @@ def bench_table() -> str:
             f"{', '.join(sorted({result['commit'] for result in results.values()}))}. Limits, measured at the start of each run: "
             f"products {low_product:.0f} to {high_product:.0f} GFLOP/s, reading {low_read:.0f} to {high_read:.0f} GB/s. "
             + " ".join(
-                f"{name}: `{' '.join(result['settings'][-4:])}`." for name, result in results.items() if "small" in name
+                f"{name}: `{' '.join(result['settings'][-3:])}`." for name, result in results.items() if "small" in name
             )
         )
     )

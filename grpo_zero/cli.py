@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from grpo_zero.allocator import keep_freed_memory
@@ -14,6 +15,8 @@ from grpo_zero.errors import UserError
 from grpo_zero.plan.models import local_spec
 from grpo_zero.runs import CONFIG_FILE, model_of, run_config
 
+CHECK_TIMEOUT_S = 10.0
+"""Seconds an answer that ``check-task`` waits where data.verify_timeout_s is null: it has to come back from any verifier."""
 SETTING = re.compile(r"\w+\.\w+=")
 OWN_WORDING = [f"data.{name}=null" for name in ("prompt", "system_prompt", "response_start")]
 """Settings of a config that were meant for another task."""
@@ -181,8 +184,10 @@ def _check_task(options: argparse.Namespace) -> None:
     from grpo_zero.commands.check_task import report
     from grpo_zero.train.problems import load_rows, make_task
 
-    task, (train, _, _) = make_task(config), load_rows(config)
-    report(task, train)
+    if config.data.verify_timeout_s is None:
+        config = replace(config, data=replace(config.data, verify_timeout_s=CHECK_TIMEOUT_S))
+    task = make_task(config)
+    report(task, load_rows(config, task)[0])
 
 
 def _plan(options: argparse.Namespace) -> None:

@@ -107,6 +107,10 @@ class DataConfig:
     )
 
 
+LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""What can be adapted."""
+
+
 @dataclass(frozen=True)
 class LoraConfig:
     """Train thin matrices beside frozen weights (2106.09685)."""
@@ -114,10 +118,7 @@ class LoraConfig:
     rank: int = option(0, "Rank of the trained matrices; 0 trains all weights instead.", minimum=0)
     alpha: float = option(32.0, "Their product is scaled by alpha / rank.", above=0)
     dropout: float = option(0.0, "Share of their inputs left out in training.", minimum=0, below=1)
-    targets: tuple[str, ...] = option(
-        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-        "Which matrices of each layer, by their Hugging Face names.",
-    )
+    targets: tuple[str, ...] = option(LORA_TARGETS, "Which matrices of each layer, by their Hugging Face names.")
     rslora: bool = option(False, "Scale by alpha / sqrt(rank) instead (rsLoRA, 2312.03732).")
     adapter: str | None = option(None, "Folder of an adapter in PEFT's format to start from; null starts at the model.")
 
@@ -413,9 +414,6 @@ def check_config(config: Config) -> None:
             f"evaluation.num_problems is {evaluation.num_problems}, but data.test_size holds out "
             f"only {data.test_size} problems: lower the first or raise the second."
         )
-
-
-LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 def _check_lora(lora: LoraConfig, training: TrainingConfig) -> None:

@@ -25,7 +25,7 @@ class Peaks:
     product_flops: float
     """FLOP/s of a large matrix product."""
     read_bytes: float
-    """Bytes/s of a product with one row, which reads a large matrix once."""
+    """Bytes/s of reading a large matrix once for a product with one row, or of copying it, whichever is more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,11 @@ def measure_peaks(
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     product_s = best_s(lambda: a @ b)
     matrix, x = torch.ones(rows, 4096, dtype=dtype, device=device), torch.ones(4096, dtype=dtype, device=device)
-    return Peaks(2 * size**3 / product_s, matrix.nbytes / best_s(lambda: matrix @ x))
+    target = torch.empty_like(matrix)
+    read_bytes_s = max(
+        matrix.nbytes / best_s(lambda: matrix @ x), 2 * matrix.nbytes / best_s(lambda: target.copy_(matrix))
+    )
+    return Peaks(2 * size**3 / product_s, read_bytes_s)
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
@@ -73,6 +77,11 @@ def head_weights(spec: ModelSpec) -> int:
     return spec.vocab_size * spec.width
 
 
+def product_weights(spec: ModelSpec) -> int:
+    """Weights that a decoding step multiplies by: all but an untied input table."""
+    return block_weights(spec) + head_weights(spec)
+
+
 def prefill_floor(spec: ModelSpec, groups: Sequence[Group], peaks: Peaks) -> float:
     """Every prompt once, logits of its last token."""
     tokens = sum(group.prompt_tokens for group in groups)
@@ -86,7 +95,7 @@ def decode_floor(spec: ModelSpec, groups: Sequence[Group], peaks: Peaks, itemsiz
 
     All completions begin at once; each step takes the longer of its reading and its arithmetic.
     """
-    weights = block_weights(spec) + head_weights(spec)
+    weights = product_weights(spec)
     a_token = 2 * spec.num_layers * spec.num_kv_heads * spec.head_size
     longest = max((length for group in groups for length in group.completion_tokens), default=0)
     total = 0.0

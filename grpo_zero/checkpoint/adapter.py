@@ -54,6 +54,10 @@ def load_adapter(decoder: Decoder, lora: LoraConfig, folder: Path) -> None:
             raise UserError(
                 f"{folder / CONFIG_FILE} has {key} {config[key]!r}, which is not computed here: train a plain LoRA."
             )
+    if config.get("bias", "none") != "none":
+        raise UserError(
+            f"{folder / CONFIG_FILE} has trained biases, which are not computed here: train with bias none."
+        )
     saved = {
         "rank": config.get("r"),
         "alpha": config.get("lora_alpha"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ from grpo_zero.checkpoint.gguf import read_gguf
 from grpo_zero.checkpoint.hf import read_folder
 from grpo_zero.checkpoint.hub import download
 from grpo_zero.checkpoint.raw import RawCheckpoint, TensorReader
-from grpo_zero.errors import UserError, nearest
+from grpo_zero.errors import UserError
 from grpo_zero.model.families import spec_from_config
 from grpo_zero.model.spec import ModelSpec
+from grpo_zero.packaged import embedded_folder
 from grpo_zero.text.chat import ChatTemplate
 from grpo_zero.text.tokenizer import Tokenizer, read_json
-
-EMBEDDED_PREFIX = "embedded:"
 
 KNOWN_ORGANISATIONS = {"qwen": "Qwen", "smollm": "HuggingFaceTB", "llama": "meta-llama"}
 """Start of a bare model name, lower case, to the hub organisation that publishes it."""
@@ -91,8 +89,9 @@ def open_source(path: str, *, weights: bool = True) -> Source:
 
 
 def _read(path: str, *, weights: bool) -> RawCheckpoint:
-    if path.startswith(EMBEDDED_PREFIX):
-        return read_folder(_embedded_folder(path.removeprefix(EMBEDDED_PREFIX)), weights=weights)
+    packaged = embedded_folder(path)
+    if packaged is not None:
+        return read_folder(packaged, weights=weights)
     local = Path(path).expanduser()
     if local.is_dir():
         return read_folder(local, weights=weights)
@@ -106,17 +105,6 @@ def _read(path: str, *, weights: bool) -> RawCheckpoint:
     if local.suffix != ".gguf" and re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", path):
         return read_folder(download(path, weights=weights), weights=weights)
     raise UserError(_nothing_there(path))
-
-
-def _embedded_folder(name: str) -> Path:
-    root = Path(str(importlib.resources.files("grpo_zero"))) / "embedded"
-    known = sorted(folder.name for folder in root.glob("*/") if (folder / "config.json").is_file())
-    if name not in known:
-        raise UserError(
-            f"There is no packaged model {name!r}; expected one of {', '.join(known) or 'none'}: "
-            f"write embedded:NAME with one of these.{nearest(name, known)}"
-        )
-    return root / name
 
 
 def _nothing_there(path: str) -> str:

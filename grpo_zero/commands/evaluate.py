@@ -22,7 +22,7 @@ def evaluate_model(config: Config, json_path: Path | None) -> dict[str, float]:
             "data.test_size is 0, so there is nothing to score on: give the number of problems to hold out."
         )
     task = make_task(config)
-    _, test_rows, _ = load_rows(config)
+    _, test_rows, _ = load_rows(config, task)
     seed = config.training.random_seed
     policy = load_policy(
         config.model, init_seed=seed, max_tokens=config.training.max_prompt_len + config.evaluation_gen_len

@@ -22,8 +22,12 @@ def show_plan(config: Config, spec: ModelSpec, device: str | None, memory_gib: f
         memory_gib: of the device; None is what this machine has free.
 
     Raises:
-        UserError: it does not fit, or there is nothing to measure.
+        UserError: it does not fit, there is nothing to measure, or LoRA is to be planned.
     """
+    if config.lora.rank:
+        raise UserError(
+            "grpo-zero plan cannot plan LoRA, whose gradients and moments are small: plan with lora.rank=0."
+        )
     kind = device or config.model.device.partition(":")[0]
     if kind == "auto":
         kind = "cuda" if memory_gib is not None or _free_cuda_bytes() else "cpu"

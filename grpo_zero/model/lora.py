@@ -108,11 +108,6 @@ def adapters(decoder: Decoder) -> Iterator[tuple[str, Linear, Adapter]]:
             yield name, module, module.adapter
 
 
-def has_adapters(decoder: Decoder) -> bool:
-    """Whether only adapters are trained."""
-    return next(adapters(decoder), None) is not None
-
-
 @torch.no_grad()
 def merged_state(decoder: Decoder) -> dict[str, Tensor]:
     """The weights by our names as if every adapter were a part of its matrix; those without one are not copied."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 _GIB = 1 << 30
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 def peak_gib() -> float:
@@ -63,10 +64,19 @@ def process_peak() -> ProcessPeak | None:
 
 
 def available_bytes() -> int | None:
-    """Main memory that can be taken without swapping (Linux's ``MemAvailable``); None where it cannot be known."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return sizes[0] if sizes else None
+    """Main memory that this process may still take: the machine's, or less where a control group says so (a container).
+
+    None where neither is known.
+    """
+    left = [int(size) * 1024 for name, size in _fields(Path("/proc/meminfo")) if name == "MemAvailable:"]
+    limit = _CGROUP / "memory.max"
+    if limit.is_file() and limit.read_text().strip() != "max":
+        # Cached files count as used, and are given up when memory is asked for.
+        cached = sum(int(size) for name, size in _fields(_CGROUP / "memory.stat") if name == "inactive_file")
+        left.append(int(limit.read_text()) - int((_CGROUP / "memory.current").read_text()) + cached)
+    return min(left, default=None)
+
+
+def _fields(path: Path) -> list[list[str]]:
+    """The first two words of each line; nothing where there is no such file."""
+    return [line.split()[:2] for line in path.read_text().splitlines()] if path.is_file() else []

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 from pathlib import Path
 
 from grpo_zero.errors import UserError
 from grpo_zero.model.families import spec_from_config
 from grpo_zero.model.spec import ModelSpec
+from grpo_zero.packaged import embedded_folder
 
 CONFIG_FILE = "config.json"
-EMBEDDED_PREFIX = "embedded:"
 
 
 def local_spec(model: str) -> ModelSpec | None:
     """The shape of a model folder, a config.json or ``embedded:NAME``; None where ``model`` is none of these.
 
     Raises:
-        UserError: the file is no JSON object, or describes no model that we compute.
+        UserError: no such packaged model, the file is no JSON object, or describes no model that we compute.
     """
-    path = Path(model).expanduser()
-    if model.startswith(EMBEDDED_PREFIX):
-        path = Path(str(importlib.resources.files("grpo_zero"))) / "embedded" / model.removeprefix(EMBEDDED_PREFIX)
+    path = embedded_folder(model) or Path(model).expanduser()
     path = path / CONFIG_FILE if path.is_dir() else path
     if path.suffix != ".json" or not path.is_file():
         return None

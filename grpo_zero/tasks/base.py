@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from grpo_zero.types import Problem, Verdict
@@ -20,6 +20,10 @@ class Task(Protocol):
     """The name that ``load_task`` and the configuration use."""
     response_start: str
     """Text with which the prompt begins the response; may be empty."""
+
+    @property
+    def example(self) -> Callable[[dict[str, Any]], str] | None:
+        """Makes a right completion for a row, where the task can."""
 
     def load(
         self, path: str, *, test_size: int, **generator: Any

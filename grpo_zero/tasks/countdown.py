@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grpo_zero.errors import UserError, nearest
-from grpo_zero.tasks.countdown_data import Row, load_countdown
+from grpo_zero.tasks.countdown_data import load_countdown
 from grpo_zero.tasks.countdown_row import read_row, row_key
 from grpo_zero.tasks.expressions import ExpressionError, read_expression
+from grpo_zero.tasks.row_files import Row
 from grpo_zero.tasks.solve import is_solvable
 from grpo_zero.tasks.tags import has_exact_form, last_answer
 from grpo_zero.types import Problem, Verdict
@@ -36,6 +37,7 @@ class CountdownTask:
     """Countdown questions, checked exactly; rows are ``{"nums": [...], "target": n}``."""
 
     name = "countdown"
+    example = None
 
     def __init__(
         self,

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from grpo_zero.errors import UserError
 from grpo_zero.tasks.countdown_generate import generate_rows
 from grpo_zero.tasks.countdown_row import read_row, row_key
+from grpo_zero.tasks.row_files import ENDINGS, Row, rows_of_file
 
-Row = dict[str, Any]
+COLUMNS = ("nums", "target")
 _REMEDY = (
     "Give a folder with the data set's .parquet files, a .parquet, .jsonl or .jsonl.gz file, or "
     "'generate' to make rows without any download (`uv run grpo-zero train` does)."
@@ -100,11 +96,9 @@ def countdown_rows(path: str | Path) -> list[Row]:
         files = sorted(path.rglob("*.parquet"))
         if not files:
             raise UserError(f"The folder {path} has no .parquet file in or below it. {_REMEDY}")
-        placed = chain.from_iterable(map(_parquet_rows, files))
-    elif path.name.endswith(".parquet"):
-        placed = _parquet_rows(path)
-    elif path.name.endswith((".jsonl", ".jsonl.gz")):
-        placed = _jsonl_rows(path)
+        placed = chain.from_iterable(rows_of_file(file, COLUMNS) for file in files)
+    elif path.name.endswith(ENDINGS):
+        placed = rows_of_file(path, COLUMNS)
     else:
         raise UserError(f"The Countdown data {path} has a file type that is not read. {_REMEDY}")
     rows = []
@@ -117,42 +111,3 @@ def countdown_rows(path: str | Path) -> list[Row]:
     if not rows:
         raise UserError(f"The Countdown data {path} holds no rows. {_REMEDY}")
     return rows
-
-
-def _parquet_rows(file: Path) -> Iterator[tuple[str, Row]]:
-    try:
-        table = pq.read_table(file, partitioning=None)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(
-            f"{file} is not a readable parquet file ({error}); perhaps the download is "
-            "incomplete, or it is a Git LFS pointer: fetch it again."
-        ) from None
-    missing = [name for name in ("nums", "target") if name not in table.column_names]
-    if missing:
-        raise UserError(
-            f"{file} lacks the column {missing[0]!r}; it has {', '.join(table.column_names)}. "
-            "Countdown data need the columns 'nums' and 'target'."
-        )
-    for index, row in enumerate(table.to_pylist()):
-        yield f"{file} row {index}", row
-
-
-def _jsonl_rows(file: Path) -> Iterator[tuple[str, Row]]:
-    compressed = file.name.endswith(".gz")
-    try:
-        data = gzip.decompress(file.read_bytes()) if compressed else file.read_bytes()
-        lines = data.decode("utf-8").split("\n")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        kind = "gzip of UTF-8 text" if compressed else "UTF-8 text"
-        raise UserError(f"{file} cannot be read as {kind} ({error}); fetch it again.") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        place = f"{file} line {number}"
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise UserError(f"{place} is not JSON ({error}); correct or remove it.") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{place} is a JSON {type(row).__name__}; expected an object with 'nums' and 'target'.")
-        yield place, row

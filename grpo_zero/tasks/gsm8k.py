@@ -10,7 +10,8 @@ from typing import Any
 from grpo_zero.errors import UserError, nearest
 from grpo_zero.tasks.final_answer import lenient_answer, strict_answer
 from grpo_zero.tasks.numbers import numbers
-from grpo_zero.tasks.question_files import Row, read_questions
+from grpo_zero.tasks.question_files import read_questions
+from grpo_zero.tasks.row_files import Row
 from grpo_zero.types import Problem, Verdict
 
 MARK = "####"
@@ -32,6 +33,7 @@ class GSM8KTask:
     """Rows are ``{"question": ..., "answer": "... #### 18"}``; both rules are always reported, one of them is paid."""
 
     name = "gsm8k"
+    example = None
 
     def __init__(
         self,

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from grpo_zero.errors import UserError
-
-Row = dict[str, Any]
-_ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
+from grpo_zero.tasks.row_files import ENDINGS, Row, rows_of_file
 
 
 def read_questions(
@@ -35,14 +30,14 @@ def read_questions(
                 f"data.test_size is {test_size}, but {path} has {len(test)} test rows: give at most that many."
             )
         test = test[:test_size]
-    elif path.is_file():
+    elif path.is_file() and path.name.endswith(ENDINGS):
         rows = _read(path, columns)
         if test_size >= len(rows):
             raise UserError(f"data.test_size is {test_size}, but {path} has {len(rows)} rows: leave some to train on.")
         train, test = rows[: len(rows) - test_size], rows[len(rows) - test_size :]
     else:
         raise UserError(
-            f"data.path is {str(path)!r}, but there is nothing: give a folder with train.jsonl and test.jsonl, or one .jsonl, "
+            f"data.path is {str(path)!r}, but there are no rows: give a folder with train.jsonl and test.jsonl, or one .jsonl, "
             ".jsonl.gz or .parquet file."
         )
     held_out = {_key(row[columns[0]]) for row in test}
@@ -57,47 +52,20 @@ def _key(value: object) -> str:
 
 
 def _file(folder: Path, name: str) -> Path:
-    found = [path for path in sorted(folder.iterdir()) if path.name.startswith(name) and path.name.endswith(_ENDINGS)]
+    found = [path for path in sorted(folder.iterdir()) if path.name.startswith(name) and path.name.endswith(ENDINGS)]
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
         raise UserError(
-            f"{folder} has to hold one file that begins with {name!r} and ends with {', '.join(_ENDINGS)}; found: {names}."
+            f"{folder} has to hold one file that begins with {name!r} and ends with {', '.join(ENDINGS)}; found: {names}."
         )
     return found[0]
 
 
 def _read(path: Path, columns: Sequence[str]) -> list[Row]:
-    rows = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
-    for number, row in enumerate(rows, 1):
+    rows = []
+    for place, row in rows_of_file(path, columns):
         for column in columns:
             if column not in row:
-                has = ", ".join(row) or "nothing"
-                raise UserError(f"Row {number} of {path} lacks the column {column!r}; it has {has}.")
-    return rows
-
-
-def _parquet(path: Path) -> list[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(path).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read as parquet ({error}): download it again.") from error
-
-
-def _json_lines(path: Path) -> list[Row]:
-    rows = []
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    row = json.loads(line)
-                    if not isinstance(row, dict):
-                        raise UserError(f"Line {number} of {path} is not a JSON object: correct or remove it.")
-                    rows.append(row)
-    except UserError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read as JSON lines ({error}): correct it or get it again.") from error
+                raise UserError(f"{place} lacks the column {column!r}; it has {', '.join(row) or 'nothing'}.")
+        rows.append(row)
     return rows

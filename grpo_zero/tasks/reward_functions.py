@@ -14,7 +14,8 @@ from numbers import Real
 from typing import Any
 
 from grpo_zero.errors import UserError
-from grpo_zero.tasks.question_files import Row, read_questions
+from grpo_zero.tasks.question_files import read_questions
+from grpo_zero.tasks.row_files import Row
 from grpo_zero.tasks.user_task import failure, load_module, named, shown
 from grpo_zero.types import Problem, Verdict
 
@@ -27,6 +28,7 @@ class RewardFunctionsTask:
     """Rows with a ``prompt`` and any other columns; the reward is the weighted sum of the functions'."""
 
     name = "rewards"
+    example = None
 
     def __init__(
         self,

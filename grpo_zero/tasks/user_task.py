@@ -27,10 +27,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from grpo_zero.errors import UserError
+from grpo_zero.tasks.row_files import Row
 from grpo_zero.types import Problem, Verdict
 
 PARTS = ("rows", "prompt", "verify")
-Row = dict[str, Any]
 
 
 class UserTask:
@@ -46,6 +46,7 @@ class UserTask:
         own_start = getattr(self.parts, "response_start", "")
         self.response_start: str = own_start if response_start is None else response_start
         self.system_prompt = system_prompt or getattr(self.parts, "system_prompt", None)
+        self.example = getattr(self.parts, "example", None)
         self.success = float(getattr(self.parts, "success", 1.0))
         self.takes_finished = "finished" in inspect.signature(self.parts.verify).parameters
 

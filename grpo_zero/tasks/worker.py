@@ -6,6 +6,7 @@ The limit is kept by ending the process, so it holds for code that never gives w
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import queue
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ class IsolatedTask:
     """
 
     def __init__(self, task: Task, load_task: Callable[[], Task], timeout_s: float, num_workers: int) -> None:
-        self.task, self.name, self.response_start = task, task.name, task.response_start
+        self.task, self.name, self.response_start, self.example = task, task.name, task.response_start, task.example
         self.timeout_s = timeout_s
         self.workers: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         for _ in range(num_workers):
@@ -84,6 +85,8 @@ class _Worker:
                 self.stop()
                 return failure(f"verify took longer than {timeout_s:g} s")
             return self.connection.recv()
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            return failure(f"the row cannot be sent to the process that verifies ({error})")
         except (EOFError, OSError) as error:
             self.stop()
             return failure(f"the process that verifies died ({type(error).__name__})")

@@ -14,7 +14,7 @@ from grpo_zero.randomness import stream
 from grpo_zero.tasks.search_text import search_response
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.policy import Policy
-from grpo_zero.train.problems import ProblemSource, endless_order, make_task
+from grpo_zero.train.problems import ProblemSource, endless_order
 
 
 def generated_rows(policy: Policy, problems: ProblemSource, config: Config, step: int) -> list[TrainRow]:
@@ -74,22 +74,24 @@ def read_demonstrations(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def tokenize_demonstrations(policy: Policy, demonstrations: Sequence[dict[str, str]], config: Config) -> list[TrainRow]:
+def tokenize_demonstrations(
+    policy: Policy, demonstrations: Sequence[dict[str, str]], config: Config, response_start: str
+) -> list[TrainRow]:
     """Every demonstration as a training row of a group of its own.
 
-    The prompt is a user message after ``data.system_prompt``. The task's ``response_start`` ends the prompt, as it does in
+    The prompt is a user message after ``data.system_prompt``. ``response_start``, the task's, ends the prompt, as it does in
     GRPO; a response that begins with it is freed of it.
 
     Raises:
         UserError: a demonstration longer than the model's context.
     """
-    system_prompt, start = config.data.system_prompt, make_task(config).response_start
+    system_prompt = config.data.system_prompt
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     rows = []
     for index, demonstration in enumerate(demonstrations):
         messages = [*system, {"role": "user", "content": demonstration["prompt"]}]
-        prompt_ids = policy.tokenizer.encode(policy.template.render(messages) + start)
-        response = demonstration["response"].removeprefix(start)
+        prompt_ids = policy.tokenizer.encode(policy.template.render(messages) + response_start)
+        response = demonstration["response"].removeprefix(response_start)
         rows.append(_train_row(policy, index, prompt_ids, response))
     return rows
 

@@ -44,14 +44,14 @@ def make_task(config: Config) -> Task:
     return IsolatedTask(make(), make, data.verify_timeout_s, data.verify_workers)
 
 
-def load_rows(config: Config) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, int]]:
+def load_rows(config: Config, task: Task) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, int]]:
     """Training rows, held-out rows and facts about them (``Task.load``)."""
     data = config.data
     generator: dict[str, Any] = {}
     if data.path == "generate":
         generator = {"counts": data.numbers_per_problem, "numbers": data.number_range, "targets": data.target_range}
         generator |= {"train_size": data.train_size, "seed": data.data_seed}
-    return make_task(config).load(data.path, test_size=data.test_size, **generator)
+    return task.load(data.path, test_size=data.test_size, **generator)
 
 
 class ProblemSource:

@@ -46,7 +46,7 @@ def train(config: Config, resume: Path | None = None) -> Path:
     config, prediction = settle_memory(config, resolve_device(config.model.device), resume)
     training = config.training
     task = make_task(config)
-    train_rows, test_rows, facts = load_rows(config)
+    train_rows, test_rows, facts = load_rows(config, task)
     max_tokens = training.max_prompt_len + max(training.max_gen_len, config.evaluation_gen_len)
     policy = load_policy(model, init_seed=training.random_seed, max_tokens=max_tokens)
     adapt(policy, config, checkpoint)

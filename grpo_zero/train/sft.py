@@ -106,12 +106,12 @@ def _data(config: Config, policy: Policy, task: Task) -> tuple[Callable[[int], l
     """The rows of a step as a function of its number, and the held-out problems to evaluate on."""
     sft = config.sft
     needs_problems = sft.path == "generate" or sft.eval_interval
-    train_rows, test_rows, _ = load_rows(config) if needs_problems else ([], [], {})
+    train_rows, test_rows, _ = load_rows(config, task) if needs_problems else ([], [], {})
     held_out = held_out_problems(config, task, policy, test_rows) if sft.eval_interval else []
     if sft.path == "generate":
         problems = ProblemSource(task, policy, train_rows, config.training.max_prompt_len, "training")
         return partial(generated_rows, policy, problems, config), held_out
-    demonstrations = tokenize_demonstrations(policy, read_demonstrations(Path(sft.path)), config)
+    demonstrations = tokenize_demonstrations(policy, read_demonstrations(Path(sft.path)), config, task.response_start)
     return partial(demonstration_rows, demonstrations, config), held_out
 
 

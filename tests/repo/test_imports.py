@@ -14,7 +14,7 @@ import grpo_zero
 
 PACKAGE = Path(grpo_zero.__file__).parent
 LAYERS = [
-    {"grpo_zero", "types", "errors", "allocator", "randomness", "settings", "presets", "config", "runs"},
+    {"grpo_zero", "types", "errors", "allocator", "randomness", "settings", "presets", "config", "runs", "packaged"},
     {"text", "tasks", "reference", "observe", "algorithms"},
     {"model"},
     {"plan"},
@@ -37,6 +37,7 @@ TORCH_FREE = [
     "presets",
     "config",
     "runs",
+    "packaged",
     "cli",
     "text",
     "tasks",

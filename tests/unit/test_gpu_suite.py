@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DECODE = {"batch", "tokens_s", "whole_call_tokens_s", "share_of_bandwidth"}
 KEYS = {
-    "peaks": {"copy_gb_s", "product_tflops"},
+    "peaks": {"read_gb_s", "product_tflops"},
     "decode static": DECODE,
     "decode dynamic": DECODE,
     "update": {"tokens_s", "backward_s", "step_s", "share_of_flops"},

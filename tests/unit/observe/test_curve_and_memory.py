@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from grpo_zero.observe import memory
 from grpo_zero.observe.curve import success_chart
 from grpo_zero.observe.memory import peak_gib
 
@@ -39,3 +42,14 @@ def test_peak_memory_sees_an_allocation() -> None:
     # Earlier tests may have peaked above this one's start; then the peak need not move.
     assert after >= before
     assert after >= 0.25
+
+
+def test_a_container_has_what_its_limit_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cached files are given up when memory is asked for, so they count as free."""
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    machine = memory.available_bytes()
+    for name, text in {"max": "1000", "current": "700", "stat": "anon 500\ninactive_file 100\n"}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert memory.available_bytes() == 400
+    (tmp_path / "memory.max").write_text("max\n")
+    assert machine is None or memory.available_bytes() > 400

@@ -77,3 +77,18 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert "wrong: verify() finds the empty text right" in output.out
     assert "mend them" in output.err
     assert output.err.count("\n") == 1
+
+
+def test_the_command_comes_back_from_a_verifier_that_hangs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "my_task.py"
+    path.write_text(TASK.format(**PLAIN | {"verify": "time.sleep(60)"}))
+    settings = ["data.test_size=2", "data.verify_timeout_s=0.3"]
+    assert main(["check-task", "--task", str(path), *settings]) == 2
+    assert "wrong: verify took longer than 0.3 s, for the empty text" in capsys.readouterr().out
+
+
+def test_the_command_tries_the_example_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "my_task.py"
+    path.write_text(TASK.format(**PLAIN | {"example": "'x' + str(row['n'])"}))
+    assert main(["check-task", "--task", str(path), "data.test_size=2"]) == 2
+    assert "wrong: verify() does not find example() right: 'x0'" in capsys.readouterr().out

@@ -51,10 +51,10 @@ def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_text("x")
     (tmp_path / "folder").mkdir()
     for path, size, words in (
-        (tmp_path / "nope", 1, "there is nothing"),
-        (tmp_path / "bad.jsonl", 1, "cannot be read as JSON lines"),
-        (tmp_path / "list.jsonl", 0, "Line 1 of .* not a JSON object"),
-        (tmp_path / "bad.parquet", 0, "cannot be read as parquet"),
+        (tmp_path / "nope", 1, "there are no rows"),
+        (tmp_path / "bad.jsonl", 1, "line 1 is not JSON"),
+        (tmp_path / "list.jsonl", 0, "line 1 is a JSON list"),
+        (tmp_path / "bad.parquet", 0, "not a readable parquet"),
         (tmp_path / "folder", 0, "begins with 'train'"),
         (good, 6, "has 6 rows"),
         (write(tmp_path / "c.jsonl", [{"question": "q"}]), 0, "lacks the column 'answer'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -168,3 +169,11 @@ def test_what_hangs_or_dies_costs_one_answer(isolated: tuple[IsolatedTask, Probl
     start = time.perf_counter()
     assert task.verify(problem, "gif").correct, "new processes took their places"
     assert time.perf_counter() - start < 30
+
+
+def test_a_row_that_cannot_be_sent_is_a_failure(isolated: tuple[IsolatedTask, Problem]) -> None:
+    task, problem = isolated
+    verdict = task.verify(replace(problem, row={"word": lambda: None}), "gif")
+    assert verdict.failed
+    assert "cannot be sent" in verdict.reason
+    assert task.verify(problem, "gif").correct

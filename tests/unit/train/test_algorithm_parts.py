@@ -40,7 +40,9 @@ pytestmark = pytest.mark.usefixtures("digits_task")
 def make_grpo(config: Config) -> GRPO:
     policy = load_policy(config.model, init_seed=config.training.random_seed)
     task = make_task(config)
-    problems = ProblemSource(task, policy, load_rows(config)[0], config.training.max_prompt_len, "training")
+    problems = ProblemSource(
+        task, policy, load_rows(config, make_task(config))[0], config.training.max_prompt_len, "training"
+    )
     optimizer = make_optimizer(policy.decoder, config.training)
     return GRPO(config, policy, task, problems, optimizer, load_kl_reference(policy, config))
 

@@ -24,7 +24,11 @@ from grpo_zero.types import Completion, Problem, Verdict
 def setting(digits_task: None, model_folder: Path) -> tuple[Config, Policy, ProblemSource]:
     config = run_config(model_folder, Path("unused"))
     policy = load_policy(config.model, init_seed=0)
-    return config, policy, ProblemSource(make_task(config), policy, load_rows(config)[1], 40, "held-out")
+    return (
+        config,
+        policy,
+        ProblemSource(make_task(config), policy, load_rows(config, make_task(config))[1], 40, "held-out"),
+    )
 
 
 def run(setting, evaluation: EvaluationConfig, num_slots: int | None = None):

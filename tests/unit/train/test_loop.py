@@ -60,7 +60,9 @@ def test_rows_carry_their_group_prompt_and_logprobs() -> None:
 def make_grpo(config: Config) -> GRPO:
     policy = load_policy(config.model, init_seed=config.training.random_seed)
     task = make_task(config)
-    problems = ProblemSource(task, policy, load_rows(config)[0], config.training.max_prompt_len, "training")
+    problems = ProblemSource(
+        task, policy, load_rows(config, make_task(config))[0], config.training.max_prompt_len, "training"
+    )
     return GRPO(config, policy, task, problems, make_optimizer(policy.decoder, config.training))
 
 

@@ -107,7 +107,7 @@ def test_all_columns_reach_the_verifier(config: Config, policy: Policy) -> None:
 
 
 def test_generated_training_and_held_out_rows_are_disjoint(config: Config) -> None:
-    train, test, facts = load_rows(config)
+    train, test, facts = load_rows(config, make_task(config))
     assert (len(train), len(test), facts["train"]) == (32, 6, 32)
     assert not any(is_held_out(row["nums"], row["target"]) for row in train)
     assert all(is_held_out(row["nums"], row["target"]) for row in test)

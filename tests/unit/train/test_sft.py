@@ -51,7 +51,9 @@ def losses(folder: Path) -> list[float]:
 
 
 def problems_of(config: Config, policy: Policy) -> ProblemSource:
-    return ProblemSource(make_task(config), policy, load_rows(config)[0], config.training.max_prompt_len, "training")
+    return ProblemSource(
+        make_task(config), policy, load_rows(config, make_task(config))[0], config.training.max_prompt_len, "training"
+    )
 
 
 def test_the_loss_falls_and_the_model_is_written(config: Config, tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_demonstrations_from_a_file(config: Config, tmp_path: Path) -> None:
     assert read_demonstrations(path) == rows
     config = replace(config, sft=replace(config.sft, path=str(path)))
     policy = load_policy(config.model, init_seed=0)
-    tokenized = tokenize_demonstrations(policy, rows, config)
+    tokenized = tokenize_demonstrations(policy, rows, config, make_task(config).response_start)
     [row, *_] = batch = demonstration_rows(tokenized, config, step=1)
     assert len(batch) == 8
     text = policy.tokenizer.decode([*row.prompt_ids, *row.completion_ids])
