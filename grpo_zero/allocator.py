@@ -4,6 +4,9 @@ By default glibc gives the end of the heap back when it is freed, and blocks abo
 again for gigabytes of gradients and activations, and each return costs a page fault per 4 KiB. Blocks of more than 32 MiB, the
 most that glibc can be told, still go back: kept as well, they would cut the heap into pieces that fit nothing, and memory would
 grow.
+
+Between sampling and the update what is free does go back: the two ask for blocks of other sizes, and one would grow the heap
+around the holes that the other left.
 """
 
 from __future__ import annotations
@@ -21,3 +24,11 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return bool(mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def give_back_freed_memory() -> bool:
+    """Return what is free to the system, wherever it lies in the heap; returns whether glibc was asked to. malloc_trim(3)."""
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+    return True

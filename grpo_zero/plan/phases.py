@@ -69,7 +69,8 @@ def sampling_phase(job: Job, choice: Choice) -> Phase:
     offload = choice.memory_efficient_adamw
     prompts = min(slots, job.num_prompts)
     decode = (spec, slots, prompts, job.max_prompt_len, job.max_sampled_len, item)
-    work = max(sizes.decode_work_bytes(*decode), sizes.prefill_work_bytes(spec, prompts, job.max_prompt_len, item))
+    prefill = sizes.prefill_work_bytes(spec, prompts, job.max_prompt_len, item, job.device)
+    work = max(sizes.decode_work_bytes(*decode), prefill)
     device = _weights(job) | {"moments": 0 if offload else sizes.moment_bytes(spec, job.moment_bits)}
     device |= {
         "completions' keys and values": slots * sizes.slot_bytes(spec, job.max_sampled_len, item),

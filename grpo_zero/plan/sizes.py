@@ -23,8 +23,8 @@ STEP_CHUNK = {"cuda": 2**22, "cpu": 2**20}
 """Weights in such a part."""
 SLOT_TOKEN_BYTES = 8 + 4 + 8
 """Id, log-prob and noise of a sampled token (``rollout/slots.py``)."""
-PREFILL_TOKENS = 8192
-"""Prompt tokens of one forward before sampling (``rollout/engine.py``)."""
+PREFILL_TOKENS = {"cuda": 8192, "cpu": 2048}
+"""Prompt tokens of one forward before sampling, at most; a longer prompt goes alone (``rollout/prefill.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,9 @@ def decode_work_bytes(spec: ModelSpec, slots: int, prompts: int, prompt_max: int
     return max(scores + wide_keys, vocabulary)
 
 
-def prefill_work_bytes(spec: ModelSpec, prompts: int, prompt_max: int, item: int) -> int:
+def prefill_work_bytes(spec: ModelSpec, prompts: int, prompt_max: int, item: int, device: str) -> int:
     """Temporary memory of the prompts' forward, and the logits of their last tokens."""
-    tokens = min(max(PREFILL_TOKENS, prompt_max), prompts * prompt_max)
+    tokens = min(max(PREFILL_TOKENS[device], prompt_max), prompts * prompt_max)
     return tokens * (4 * spec.ffn_width * item + spec.width * (8 + 2 * item)) + prompts * spec.vocab_size * 4
 
 

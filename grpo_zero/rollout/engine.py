@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+from grpo_zero.allocator import give_back_freed_memory
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.cache import bytes_per_slot
@@ -82,6 +83,7 @@ class Engine:
         """
         if not prompts:
             return []
+        give_back_freed_memory()
         was_training = self.decoder.training
         self.decoder.eval()
         try:

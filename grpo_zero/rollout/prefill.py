@@ -13,8 +13,8 @@ from grpo_zero.model.decoder import Decoder
 from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.cache import PromptStore
 
-PREFILL_TOKENS = 8192
-"""Prompts are prefilled in streams of about this many tokens."""
+PREFILL_TOKENS = {"cuda": 8192, "cpu": 2048}
+"""Prompts are prefilled in streams of at most this many tokens, a longer one alone; working memory grows with them."""
 
 Keep = Callable[[int, PromptStore, int], None]
 """Takes (index, store, position in the store) of each prompt."""
@@ -27,7 +27,7 @@ def prefill(
     """Compute ``prompts[index]`` for each of ``indices``, and return the logits ``[V]`` of each one's last token."""
     logits: dict[int, Tensor] = {}
     device = decoder.device
-    for batch in _by_tokens(indices, prompts, PREFILL_TOKENS):
+    for batch in _by_tokens(indices, prompts, PREFILL_TOKENS[device.type]):
         lengths = [len(prompts[p]) for p in batch]
         store = PromptStore(lengths, device)
         tokens_T = torch.tensor([token for p in batch for token in prompts[p]], device=device)

@@ -8,6 +8,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from grpo_zero.allocator import give_back_freed_memory
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.model.functions import take_rows
@@ -45,6 +46,7 @@ def update(
     rows = [row for row in rows if row.completion_ids]
     if not rows:
         return {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
+    give_back_freed_memory()
     optimizer.begin()
     parts: list[dict[str, Tensor]] = []
     num_forwarded = 0

@@ -11,6 +11,7 @@ from grpo_zero.model.attention import GroupLayout, PackedGroups, packed_position
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.plan import sizes
 from grpo_zero.rollout.cache import PromptStore, SlotCache
+from grpo_zero.rollout.prefill import PREFILL_TOKENS
 from grpo_zero.train.optimizer import AdamW, HostAdamW
 
 CPU = torch.device("cpu")
@@ -76,3 +77,7 @@ def test_keys_and_values_are_what_is_planned(family: str, dtype: torch.dtype) ->
         decoder(torch.zeros(18, dtype=torch.int64), torch.from_numpy(packed_positions(groups)), store)
     held = [x for layer in (*store.keys_LP, *store.values_LP) for x in layer]
     assert storages(held) == sizes.kv_bytes(spec, 18, item), "nothing else stays alive with them"
+
+
+def test_prompts_are_prefilled_in_streams_of_the_planned_size() -> None:
+    assert sizes.PREFILL_TOKENS == PREFILL_TOKENS

@@ -14,11 +14,11 @@ from grpo_zero.model.attention import DenseCausal
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.rollout import dynamic as dynamic_module
 from grpo_zero.rollout import engine as engine_module
-from grpo_zero.rollout import prefill as prefill_module
 from grpo_zero.rollout import static as static_module
 from grpo_zero.rollout.cache import bytes_per_slot
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.naive import naive_generate
+from grpo_zero.rollout.prefill import PREFILL_TOKENS
 from grpo_zero.rollout.sampler import SamplingParams
 
 
@@ -60,7 +60,7 @@ def test_prefilling_in_several_streams_changes_nothing(
 ) -> None:
     engine = Engine(decoder, STOP_IDS, None, decode=decode)
     expected = engine.generate(PROMPTS, 2, MODES["sampled"])
-    monkeypatch.setattr(prefill_module, "PREFILL_TOKENS", 4)
+    monkeypatch.setitem(PREFILL_TOKENS, "cpu", 4)
     assert_same(engine.generate(PROMPTS, 2, MODES["sampled"]), expected)
 
 
