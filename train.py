@@ -5,7 +5,6 @@ import sys
 from grpo_zero.cli import main
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    if not any(argument.startswith(("--config", "--resume", "-h", "--help")) for argument in arguments):
-        arguments = ["--config", "config.yaml", *arguments]
-    sys.exit(main(["train", *arguments]))
+    words = " ".join(sys.argv[1:]).replace("=", " ").split()
+    brings_config = {"--config", "-h", "--help"} & {*words} or ("--resume" in words and "auto" not in words)
+    sys.exit(main(["train", *([] if brings_config else ["--config", "config.yaml"]), *sys.argv[1:]]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from grpo_zero.allocator import keep_freed_memory
 from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
 from grpo_zero.plan.models import local_spec
-from grpo_zero.runs import CONFIG_FILE, model_of, run_config
+from grpo_zero.runs import CONFIG_FILE, find_run, model_of, run_config
 
 CHECK_TIMEOUT_S = 10.0
 """Seconds an answer that ``check-task`` waits where data.verify_timeout_s is null: it has to come back from any verifier."""
@@ -21,6 +22,9 @@ SETTING = re.compile(r"\w+\.\w+=")
 OWN_WORDING = [f"data.{name}=null" for name in ("prompt", "system_prompt", "response_start")]
 """Settings of a config that were meant for another task."""
 DEFAULT_CONFIG = "quickstart"
+AUTO = "auto"
+"""Of ``--resume``: look for the run."""
+FULL_DISK = "The disk is full ({}): make room, then go on with --resume; the last checkpoint is whole."
 OUT_OF_MEMORY = (
     "The GPU ran out of memory: lower training.micro_batch_tokens (update) or training.num_slots (sampling), or set "
     "training.memory_efficient_adamw=true or training.moment_bits=8; a run with a checkpoint goes on with --resume."
@@ -28,11 +32,14 @@ OUT_OF_MEMORY = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Run one command.
+
+    Returns the exit code: 0; 2 for bad input; 130 after Ctrl-C and 143 after SIGTERM, with the run saved.
+    """
     options = parse(sys.argv[1:] if arguments is None else arguments)
     keep_freed_memory()
     try:
-        options.run(options)
+        return options.run(options) or 0
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -44,7 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"error: {FULL_DISK.format(error.filename or 'where the run is written')}", file=sys.stderr)
+        return 2
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -73,7 +84,9 @@ def build_parser() -> argparse.ArgumentParser:
     sft = _command(commands, "sft", "Warm start: supervised training on prompt and response.", _sft)
     for resumable in (train, sft):
         resumable.add_argument(
-            "--resume", metavar="RUN", type=Path, help="go on with this run folder from its last checkpoint"
+            "--resume",
+            metavar="RUN",
+            help="go on with this run folder from its last checkpoint; auto: with the latest run of this config, or a new one",
         )
     evaluate = _command(commands, "eval", "Score a model on the held-out problems.", _eval)
     for tasked in (train, evaluate):
@@ -107,7 +120,7 @@ def _command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     summary: str,
-    run: Callable[[argparse.Namespace], None],
+    run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
     has_config = name not in ("export", "bench")
     parser = commands.add_parser(
@@ -129,12 +142,12 @@ def _command(
 
 def _config(options: argparse.Namespace) -> Config:
     """The config of the command: a resumed or named run's own, else ``--config``'s, with the overrides over it."""
-    resume: Path | None = getattr(options, "resume", None)
+    resume: str | None = getattr(options, "resume", None)
     model: str | None = getattr(options, "model", None)
-    if resume is not None:
+    if resume not in (None, AUTO):
         if options.config:
             raise UserError(f"--resume {resume} takes the config from that run folder: leave --config out.")
-        return run_config(resume, options.overrides)
+        return run_config(Path(resume), options.overrides)
     overrides = list(options.overrides)
     if model is None:
         return load_config(options.config or DEFAULT_CONFIG, overrides)
@@ -144,18 +157,26 @@ def _config(options: argparse.Namespace) -> Config:
     return load_config(options.config or DEFAULT_CONFIG, overrides)
 
 
-def _train(options: argparse.Namespace) -> None:
+def _run_to_resume(options: argparse.Namespace, config: Config, command: str) -> Path | None:
+    if options.resume == AUTO:
+        return find_run(config, command)
+    return Path(options.resume) if options.resume else None
+
+
+def _train(options: argparse.Namespace) -> int:
     config = _config(options)
-    from grpo_zero.train.run import train
+    resume = _run_to_resume(options, config, "train")
+    from grpo_zero.train.run import run_to_end
 
-    train(config, options.resume)
+    return run_to_end(config, resume)[1]
 
 
-def _sft(options: argparse.Namespace) -> None:
+def _sft(options: argparse.Namespace) -> int:
     config = _config(options)
-    from grpo_zero.train.sft import warm_start
+    resume = _run_to_resume(options, config, "sft")
+    from grpo_zero.train.sft import warm_start_to_end
 
-    warm_start(config, options.resume)
+    return warm_start_to_end(config, resume)[1]
 
 
 def _eval(options: argparse.Namespace) -> None:

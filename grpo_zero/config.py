@@ -38,8 +38,11 @@ class ModelConfig:
     pretrained_model_path: str = option(
         "Qwen2.5-3B-Instruct",
         "Model folder, Hugging Face id, .gguf file, or embedded:NAME for a packaged model.",
+        may_change=True,
     )
-    device: str = option("auto", "Where to compute: cpu, cuda, cuda:N or mps; auto is the best there is.")
+    device: str = option(
+        "auto", "Where to compute: cpu, cuda, cuda:N or mps; auto is the best there is.", may_change=True
+    )
     dtype: str = option(
         "auto",
         "Weight precision; auto is bfloat16 on cuda and float32 elsewhere.",
@@ -64,11 +67,13 @@ class DataConfig:
         None,
         "Verify in processes of their own, this many seconds an answer at most; null is here, without limit.",
         above=0,
+        may_change=True,
     )
-    verify_workers: int = option(2, "How many such processes.", minimum=1)
+    verify_workers: int = option(2, "How many such processes.", minimum=1, may_change=True)
     path: str = option(
         "Countdown-Tasks-3to4",
         "Parquet or jsonl file, or a folder of them (GSM8K: train and test); generate makes Countdown problems.",
+        may_change=True,
     )
     test_size: int = option(128, "Number of problems held out for evaluation: the last of the data.", minimum=0)
     train_size: int = option(20000, "Number of training problems to make when path is generate.", minimum=1)
@@ -133,34 +138,67 @@ class TrainingConfig:
     batch_size: int = option(256, "Completions a step: num_questions_per_batch times answers per question.", minimum=1)
     num_questions_per_batch: int = option(32, "Questions a step.", minimum=1)
     micro_batch_size: int | None = option(
-        None, "Most completions in one training forward; null is no limit.", minimum=1
+        None,
+        "Most completions in one training forward; null is no limit.",
+        minimum=1,
+        may_change=True,
     )
     micro_batch_tokens: int = option(
         16384,
         "Most tokens in one training forward, prompts included; a longer completion goes alone.",
         minimum=1,
+        may_change=True,
     )
     max_grad_norm: float = option(1.0, "Gradients are scaled down to this norm.", above=0)
     learning_rate: float = option(1e-5, "Learning rate of AdamW.", minimum=0)
     weight_decay: float = option(0.0, "Weight decay of AdamW.", minimum=0)
     betas: tuple[float, float] = option((0.9, 0.999), "Decay rates of AdamW's two moments.", minimum=0, below=1)
     warmup_steps: int = option(0, "Steps in which the learning rate rises linearly from zero.", minimum=0)
-    ckpt_dir: str | None = option(None, "Folder of the checkpoints; null is checkpoints in the run folder.")
-    log_dir: str = option("runs", "Folder in which each run makes its own folder.")
-    run_name: str | None = option(None, "Name of the run folder; null is the date and time.")
+    ckpt_dir: str | None = option(
+        None, "Folder of the checkpoints; null is checkpoints in the run folder.", may_change=True
+    )
+    log_dir: str = option("runs", "Folder in which each run makes its own folder.", may_change=True)
+    run_name: str | None = option(None, "Name of the run folder; null is the date and time.", may_change=True)
     skip_unfinished_episodes: bool = option(True, "Leave completions cut by max_gen_len out of the loss.")
-    ckpt_save_interval: int = option(100, "Steps between checkpoints; 0 saves at the end only.", minimum=0)
+    ckpt_save_interval: int = option(
+        100, "Steps between checkpoints; 0 saves at the end only.", minimum=0, may_change=True
+    )
+    ckpt_keep_last: int = option(
+        2,
+        "The newest so many checkpoints keep their optimizer states, so that the run can go on from them.",
+        minimum=1,
+        may_change=True,
+    )
+    ckpt_keep_every: int = option(
+        1,
+        "Older checkpoints stay, as models alone, where their step is a multiple of this; 0 keeps none of them. The one with the "
+        "best held-out success always stays.",
+        minimum=0,
+        may_change=True,
+    )
+    ckpt_on_error: str = option(
+        "stop",
+        "When a checkpoint cannot be written, as on a full disk: stop, or continue without it. The last good one stays.",
+        choices=("stop", "continue"),
+        may_change=True,
+    )
     eval_interval: int = option(
-        10, "Steps between evaluations, with one before and one after; 0 is none at all.", minimum=0
+        10,
+        "Steps between evaluations, with one before and one after; 0 is none at all.",
+        minimum=0,
+        may_change=True,
     )
     memory_efficient_adamw: bool = option(
-        False, "Keep optimizer state and gradients in host memory, for less GPU memory and slower steps."
+        False,
+        "Keep optimizer state and gradients in host memory, for less GPU memory and slower steps.",
+        may_change=True,
     )
     memory: float | str | None = option(
         None,
         "Size the run for this much memory: GiB of the device, auto for all that is free, null to plan nothing. Sets "
         "recompute_activations, memory_efficient_adamw, num_slots, micro_batch_tokens and head_chunk_tokens, as grpo-zero plan "
         "shows; config.yaml of the run keeps what was chosen.",
+        may_change=True,
     )
     moment_bits: int = option(
         32,
@@ -172,10 +210,16 @@ class TrainingConfig:
         "Compute activations again in backward instead of keeping them: none, selective (the MLP's first product), full (all "
         "but block inputs); true is full, false is none, auto is full on cuda and none elsewhere.",
         choices=("auto", "none", "selective", "full", True, False),
+        may_change=True,
     )
-    max_steps: int | None = option(None, "Number of steps; null is one pass over the training problems.", minimum=1)
+    max_steps: int | None = option(
+        None, "Number of steps; null is one pass over the training problems.", minimum=1, may_change=True
+    )
     max_minutes: float | None = option(
-        None, "Stop after the step that passes this many minutes; null is no limit.", above=0
+        None,
+        "Stop after the step that passes this many minutes; null is no limit.",
+        above=0,
+        may_change=True,
     )
     temperature: float = option(1.0, "Sampling temperature of training completions.", above=0)
     updates_per_rollout: int = option(
@@ -184,20 +228,26 @@ class TrainingConfig:
     questions_per_update: int | None = option(
         None, "Questions whose completions one of these updates learns from; null is all of the step.", minimum=1
     )
-    num_slots: int | None = option(None, "Completions sampled at once; null is as many as memory allows.", minimum=1)
+    num_slots: int | None = option(
+        None, "Completions sampled at once; null is as many as memory allows.", minimum=1, may_change=True
+    )
     decode_kernels: str = option(
         "auto",
         "Matrix products of sampling on a CPU: auto takes the kernels measured fastest on this machine, plain always the same "
         "one. They differ in rounding.",
         choices=("auto", "plain"),
+        may_change=True,
     )
     decode: str = option(
         "dynamic",
         "Shapes of sampling's steps: dynamic follows what runs; static is fixed, and replayed as CUDA graphs on cuda, where it "
         "has not been run yet.",
         choices=("dynamic", "static"),
+        may_change=True,
     )
-    head_chunk_tokens: int = option(256, "Tokens that go through the vocabulary head at once in training.", minimum=1)
+    head_chunk_tokens: int = option(
+        256, "Tokens that go through the vocabulary head at once in training.", minimum=1, may_change=True
+    )
 
     @property
     def num_answers_per_question(self) -> int:
@@ -219,13 +269,21 @@ class TrainingConfig:
 class EvaluationConfig:
     """How held-out success is measured."""
 
-    num_problems: int | None = option(None, "Held-out problems to evaluate on; null is all of them.", minimum=1)
-    samples_per_problem: int = option(1, "Sampled answers per problem.", minimum=1)
-    max_gen_len: int | None = option(None, "Longest completion in tokens; null is training.max_gen_len.", minimum=1)
-    temperature: float = option(1.0, "Sampling temperature of evaluation.", above=0)
-    top_k: int | None = option(None, "Sample among this many likeliest tokens; null or 0 is all.", minimum=0)
-    top_p: float = option(1.0, "Sample among the likeliest tokens that hold this probability.", above=0, maximum=1)
-    greedy: bool = option(True, "Also report the success of greedy answers.")
+    num_problems: int | None = option(
+        None, "Held-out problems to evaluate on; null is all of them.", minimum=1, may_change=True
+    )
+    samples_per_problem: int = option(1, "Sampled answers per problem.", minimum=1, may_change=True)
+    max_gen_len: int | None = option(
+        None, "Longest completion in tokens; null is training.max_gen_len.", minimum=1, may_change=True
+    )
+    temperature: float = option(1.0, "Sampling temperature of evaluation.", above=0, may_change=True)
+    top_k: int | None = option(
+        None, "Sample among this many likeliest tokens; null or 0 is all.", minimum=0, may_change=True
+    )
+    top_p: float = option(
+        1.0, "Sample among the likeliest tokens that hold this probability.", above=0, maximum=1, may_change=True
+    )
+    greedy: bool = option(True, "Also report the success of greedy answers.", may_change=True)
 
 
 @dataclass(frozen=True)
@@ -260,9 +318,9 @@ class SftConfig:
     max_value: int | None = option(
         None, "Largest result of any step in a generated search; null is no limit.", minimum=1
     )
-    output: str = option("sft_model", "Folder to write the trained model to.")
-    eval_interval: int = option(0, "Steps between evaluations; 0 is never.", minimum=0)
-    log_interval: int = option(10, "Steps between log lines.", minimum=1)
+    output: str = option("sft_model", "Folder to write the trained model to.", may_change=True)
+    eval_interval: int = option(0, "Steps between evaluations; 0 is never.", minimum=0, may_change=True)
+    log_interval: int = option(10, "Steps between log lines.", minimum=1, may_change=True)
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
+from grpo_zero.changes import changes
 from grpo_zero.config import Config, dump_yaml, load_config
 from grpo_zero.errors import UserError
 
 CONFIG_FILE = "config.yaml"
+RUN_FILE = "run.json"
 MODEL_FOLDER = "model"
 ADAPTER_FOLDER = "adapter"
 OPTIMIZER_FILE = "optimizer.safetensors"
 STATE_FILE = "trainer_state.json"
 
 
-def new_run_folder(config: Config) -> Path:
-    """A fresh folder ``log_dir/run_name`` with the resolved config in it.
+def new_run_folder(config: Config, command: str) -> Path:
+    """A fresh folder ``log_dir/run_name`` with the resolved config and the command in it.
 
     Raises:
         UserError: a run of that name exists, or the folder can't be made.
@@ -33,8 +36,50 @@ def new_run_folder(config: Config) -> Path:
         raise UserError(
             f"The run folder {folder} can't be made ({error.strerror}): give another training.log_dir or training.run_name."
         ) from error
-    (folder / CONFIG_FILE).write_text(dump_yaml(config), encoding="utf-8")
+    (folder / RUN_FILE).write_text(json.dumps({"command": command}) + "\n", encoding="utf-8")
+    write_config(folder, config)
     return folder
+
+
+def write_config(folder: Path, config: Config) -> None:
+    """Write the run's ``config.yaml``: the old one or the new one, never a part."""
+    aside = folder / f".{CONFIG_FILE}.tmp"
+    aside.write_text(dump_yaml(config), encoding="utf-8")
+    aside.replace(folder / CONFIG_FILE)
+
+
+def check_command(folder: Path, command: str) -> None:
+    """Raises UserError when the run in ``folder`` is another command's."""
+    started_by = _command(folder)
+    if started_by not in (None, command):
+        raise UserError(
+            f"{folder} is a run of grpo-zero {started_by}: go on with grpo-zero {started_by} --resume {folder}."
+        )
+
+
+def _command(folder: Path) -> str | None:
+    """None for a run from before it was written down."""
+    path = folder / RUN_FILE
+    return str(json.loads(path.read_text(encoding="utf-8"))["command"]) if path.is_file() else None
+
+
+def find_run(config: Config, command: str) -> Path | None:
+    """The run that ``--resume auto`` goes on with: that of ``run_name``, else the latest of ``command`` in ``log_dir`` with this
+    config, whatever a resumed run may change aside. None when there is none yet."""
+    training = config.training
+    log_dir = Path(training.log_dir)
+    if training.run_name:
+        named = log_dir / training.run_name
+        return named if (named / CONFIG_FILE).is_file() else None
+    files = sorted(log_dir.glob(f"*/{CONFIG_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for file in files:
+        try:
+            found = changes(run_config(file.parent), config)
+        except UserError:  # a run of another version, or not ours
+            continue
+        if all(change.may_change for change in found) and _command(file.parent) in (None, command):
+            return file.parent
+    return None
 
 
 def run_config(folder: Path, overrides: list[str] | None = None) -> Config:
@@ -59,10 +104,14 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step_*") if (path / STATE_FILE).is_file())
 
 
+def resumable_checkpoints(folder: Path) -> list[Path]:
+    """Those that still have their optimizer states, oldest first."""
+    return [path for path in checkpoints(folder) if (path / OPTIMIZER_FILE).is_file()]
+
+
 def latest_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint that a run can go on from, None when there is none."""
-    found = [path for path in checkpoints(folder) if (path / OPTIMIZER_FILE).is_file()]
-    return found[-1] if found else None
+    return next(reversed(resumable_checkpoints(folder)), None)
 
 
 def model_of(path: str) -> str:

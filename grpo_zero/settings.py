@@ -33,10 +33,15 @@ def option(
     maximum: float | None = None,
     below: float | None = None,
     choices: tuple[Any, ...] | None = None,
+    may_change: bool = False,
 ) -> Any:
-    """A dataclass field with its sentence and limits; a list's limits hold for each element."""
+    """A dataclass field with its sentence and limits; a list's limits hold for each element.
+
+    ``may_change``: a resumed run may change it, because what is trained does not depend on it, rounding aside.
+    """
     limits = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
-    return dataclasses.field(default=default, metadata={"doc": doc, "limits": limits, "choices": choices})
+    metadata = {"doc": doc, "limits": limits, "choices": choices, "may_change": may_change}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -13,9 +13,8 @@ from pathlib import Path
 def replace_folder(folder: Path) -> Iterator[Path]:
     """A temporary sibling to write into; it becomes ``folder`` when the block ends well.
 
-    An older ``folder`` is set aside before and removed after; a kill between the two renames leaves
-    it whole as ``.NAME.old``. An error in the block removes the sibling and leaves ``folder``
-    alone.
+    An older ``folder`` is set aside before and removed after; a kill between the two renames leaves it whole as ``.NAME.old``,
+    from where ``recover`` brings it back. An error in the block removes the sibling and leaves ``folder`` alone.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.parent / f".{folder.name}.tmp-{os.getpid()}"
@@ -32,16 +31,35 @@ def replace_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
     aside.rename(folder)
+    _sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
+def recover(parent: Path) -> None:
+    """Tidy up after a kill: bring back a folder that was set aside and not replaced, remove what was never finished.
+
+    Nobody else may be writing there.
+    """
+    for old in parent.glob(".*.old"):
+        folder = parent / old.name.removeprefix(".").removesuffix(".old")
+        if folder.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.rename(folder)
+    for aside in parent.glob(".*.tmp-*"):
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def _flush(folder: Path) -> None:
-    """Have the files on the disk before the name says that they are there."""
+    """Have files and folders on the disk before the name says that they are there."""
     for path in folder.rglob("*"):
-        if not path.is_file():
-            continue
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(path)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,26 @@ class JsonLines:
 
     Args:
         path: created with its folder when missing, else appended to.
-        keep_until_step: when resuming, records of later steps are dropped first, so that a resumed
-            run's file equals that of a run never interrupted. None keeps all.
+        is_kept: when resuming, rows it is false for are dropped first, so that a resumed run's file
+            equals that of a run never interrupted. None keeps all.
 
     A last line torn by a crash is dropped in any case.
     """
 
-    def __init__(self, path: Path, keep_until_step: int | None = None) -> None:
+    def __init__(self, path: Path, is_kept: Callable[[Mapping[str, Any]], bool] | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            _drop_torn_and_later(path, keep_until_step)
+            _drop_torn_and_unkept(path, is_kept)
         self._stream = path.open("a", encoding="utf-8", buffering=1, newline="\n")
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Writes one line; numbers that JSON lacks (NaN, infinity) become null."""
         self._stream.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
+
+    def sync(self) -> None:
+        """Waits until all lines are on the disk."""
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
 
     def close(self) -> None:
         """Closes the file."""
@@ -77,11 +82,11 @@ def _replace(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _drop_torn_and_later(path: Path, keep_until_step: int | None) -> None:
+def _drop_torn_and_unkept(path: Path, is_kept: Callable[[Mapping[str, Any]], bool] | None) -> None:
     *lines, torn = path.read_bytes().decode("utf-8", errors="replace").split("\n")
     kept = lines
-    if keep_until_step is not None:
-        kept = [line for line in lines if json.loads(line)["step"] <= keep_until_step]
+    if is_kept is not None:
+        kept = [line for line in lines if is_kept(json.loads(line))]
     if torn or len(kept) < len(lines):
         _replace(path, "".join(line + "\n" for line in kept))
 

@@ -1,11 +1,14 @@
 """Checkpoints of a run: the model as a Hugging Face folder, and the optimizer, so that a run can go on exactly.
 
 Nothing else has to be saved: problem order, sampling and evaluation draw from streams named by (seed, purpose, step).
+Safetensors and JSON alone: nothing that is loaded can run code.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from safetensors import safe_open
@@ -13,6 +16,7 @@ from safetensors.torch import save_file
 
 from grpo_zero.checkpoint.adapter import save_adapter
 from grpo_zero.checkpoint.atomic import replace_folder
+from grpo_zero.checkpoint.checksums import write_checksums
 from grpo_zero.checkpoint.save import save_folder
 from grpo_zero.config import LoraConfig
 from grpo_zero.errors import UserError
@@ -35,13 +39,27 @@ def save_model(policy: Policy, folder: Path, *, overwrite: bool = False) -> None
     )
 
 
-def save_checkpoint(policy: Policy, optimizer: AdamW, step: int, folder: Path, lora: LoraConfig | None = None) -> Path:
+def save_checkpoint(
+    policy: Policy,
+    optimizer: AdamW,
+    step: int,
+    folder: Path,
+    lora: LoraConfig | None = None,
+    *,
+    keep_last: int = 2,
+    keep_every: int = 1,
+    success: float | None = None,
+    is_evaluated: bool = True,
+) -> Path:
     """Write ``folder/step_000123``; the name appears only when everything is on disk. Returns its path.
 
-    With adapters the model is written with them merged in, and they are written apart in PEFT's format too.
+    With adapters the model is written with them merged in, and they are written apart in PEFT's format too. Earlier checkpoints
+    are then thinned out (``thin_out``).
 
-    Only the newest checkpoint keeps its optimizer (8 bytes a weight, 2 with 8-bit moments, and 2 more with bf16 weights); older
-    ones stay as models.
+    Args:
+        success: held-out success of these weights, where it was measured.
+        is_evaluated: whether the evaluation due after this step, if any, is done.
+        keep_last, keep_every: of ``thin_out``.
     """
     target = folder / f"step_{step:06d}"
     with replace_folder(target) as aside:
@@ -50,12 +68,33 @@ def save_checkpoint(policy: Policy, optimizer: AdamW, step: int, folder: Path, l
             save_adapter(policy.decoder, lora, policy.source.origin, aside / ADAPTER_FOLDER)
         tensors = {name: x.contiguous() for name, x in optimizer.tensors().items()}
         save_file(tensors, aside / OPTIMIZER_FILE)
-        state = {"step": step, "num_steps": optimizer.num_steps, "moment_bits": optimizer.moment_bits}
+        state = {
+            "step": step,
+            "num_steps": optimizer.num_steps,
+            "moment_bits": optimizer.moment_bits,
+            "success": success,
+            "is_evaluated": is_evaluated,
+            "has_checksums": True,
+        }
         (aside / STATE_FILE).write_text(json.dumps(state) + "\n")
-    for older in checkpoints(folder):
-        if older.name < target.name:
-            (older / OPTIMIZER_FILE).unlink(missing_ok=True)
+        write_checksums(aside)
+    thin_out([path for path in checkpoints(folder) if path.name <= target.name], keep_last, keep_every)
     return target
+
+
+def thin_out(paths: Sequence[Path], keep_last: int, keep_every: int) -> None:
+    """Of checkpoints, oldest first: the last ``keep_last`` stay whole. Of the older ones those at a multiple of ``keep_every``
+    steps (0: none) and the one of the best success stay as models, without the optimizer, which takes 8 bytes a weight (2 with
+    8-bit moments, and 2 more with bf16 weights); the others go."""
+    older = paths[:-keep_last]
+    states = {path: json.loads((path / STATE_FILE).read_text()) for path in paths}
+    scores = {path: state["success"] for path, state in states.items() if state.get("success") is not None}
+    best = max(scores, key=lambda path: (scores[path], path), default=None)
+    for path in older:
+        if path == best or (keep_every and states[path]["step"] % keep_every == 0):
+            (path / OPTIMIZER_FILE).unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path)
 
 
 def load_optimizer(optimizer: AdamW, checkpoint: Path) -> int:

@@ -1,39 +1,64 @@
-"""Ctrl-C as a request: finish the step, save, say how to go on."""
+"""Ctrl-C and SIGTERM as requests: save, say how to go on, and end with a code of their own."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-NOTICE = b"\nCtrl-C: finishing this step, then saving (again to stop at once and lose the step)\n"
+NOTICES = {
+    signal.SIGINT: b"\nCtrl-C: finishing this step, then saving (again to stop at once and lose the step)\n",
+    signal.SIGTERM: b"\nSIGTERM: saving\n",
+}
+
+
+class Terminated(BaseException):
+    """SIGTERM came while what runs could be dropped: the weights are still those before it."""
 
 
 class Interrupt:
-    """Whether Ctrl-C was pressed."""
+    """Which signal asked for an end."""
 
-    is_set = False
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self.may_drop: Callable[[], bool] = lambda: False
+        """Asked at SIGTERM, whose sender does not wait long: whether ``Terminated`` may be raised right where the program is."""
+
+    @property
+    def is_set(self) -> bool:
+        return self.signum is not None
+
+    @property
+    def exit_code(self) -> int:
+        """128 + signal, as shells have it; 0 without."""
+        return 0 if self.signum is None else 128 + self.signum
 
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Within the block the first Ctrl-C sets ``is_set``; a second one raises KeyboardInterrupt."""
+    """Within the block the first Ctrl-C or SIGTERM sets ``signum``; a second Ctrl-C raises KeyboardInterrupt."""
     interrupt = Interrupt()
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
-        if interrupt.is_set:
+        if interrupt.is_set and signum == signal.SIGINT:
             raise KeyboardInterrupt
-        interrupt.is_set = True
-        os.write(2, NOTICE)  # print may be interrupted inside itself
+        if not interrupt.is_set:
+            os.write(2, NOTICES[signal.Signals(signum)])  # print may be interrupted inside itself
+        interrupt.signum = signum
+        if signum == signal.SIGTERM and interrupt.may_drop():
+            raise Terminated
 
+    previous = {}
     try:
-        previous = signal.signal(signal.SIGINT, on_signal)
-    except ValueError:  # not the main thread: nobody to send us Ctrl-C
+        for signum in NOTICES:
+            previous[signum] = signal.signal(signum, on_signal)
+    except ValueError:  # not the main thread: no signal reaches us
         yield interrupt
         return
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

@@ -16,17 +16,18 @@ from grpo_zero.observe.record import Kind, SampleRecord, StepRecord
 from grpo_zero.observe.tensorboard import TensorBoardSink
 from grpo_zero.train.evaluate import Judged, flatten
 from grpo_zero.train.policy import Policy
+from grpo_zero.train.resume import Start
 
 
 class Recorder:
     """Every place a record goes to. Stages return facts; this is where they are written."""
 
-    def __init__(self, folder: Path, console: Console, policy: Policy, resumed_step: int | None = None) -> None:
+    def __init__(self, folder: Path, console: Console, policy: Policy, start: Start) -> None:
         self.policy = policy
         self.console = console
-        self.metrics = MetricsFile(folder / "metrics.jsonl", resumed_step)
-        self.samples = SamplesFile(folder / "samples.jsonl", resumed_step)
-        self.tensorboard = TensorBoardSink(folder, resumed_step)
+        self.metrics = MetricsFile(folder / "metrics.jsonl", start.is_kept)
+        self.samples = SamplesFile(folder / "samples.jsonl", start.is_kept)
+        self.tensorboard = TensorBoardSink(folder, start.step if start.is_resumed else None)
 
     def write(self, record: StepRecord) -> None:
         """The record's numbers, to all sinks."""
@@ -55,6 +56,11 @@ class Recorder:
                     correct=verdict.correct,
                 )
             )
+
+    def sync(self) -> None:
+        """Have all records on the disk, before a checkpoint that a run may go on from after them."""
+        self.metrics.sync()
+        self.samples.sync()
 
     def close(self) -> None:
         """Flush and close all files."""

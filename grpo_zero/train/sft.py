@@ -11,7 +11,7 @@ from grpo_zero.config import Config
 from grpo_zero.errors import UserError
 from grpo_zero.observe.console import Console
 from grpo_zero.observe.record import StepRecord
-from grpo_zero.runs import checkpoint_folder, new_run_folder
+from grpo_zero.runs import checkpoint_folder, new_run_folder, write_config
 from grpo_zero.tasks import Task
 from grpo_zero.train.adapters import adapt
 from grpo_zero.train.batch import TrainRow
@@ -30,14 +30,19 @@ from grpo_zero.train.planned import settle_memory
 from grpo_zero.train.policy import Policy, load_policy, make_engine, resolve_device, set_recompute
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
 from grpo_zero.train.recorder import Recorder
+from grpo_zero.train.resume import check_resumed, find_start
 from grpo_zero.train.rows import weigh
-from grpo_zero.train.run import checkpoint_to_resume
 from grpo_zero.train.schedule import sft_learning_rate
 from grpo_zero.train.token_loss import DemonstrationLoss
 from grpo_zero.train.update import update
 
 
 def warm_start(config: Config, resume: Path | None = None) -> Path | None:
+    """``warm_start_to_end`` without its exit code."""
+    return warm_start_to_end(config, resume)[0]
+
+
+def warm_start_to_end(config: Config, resume: Path | None = None) -> tuple[Path | None, int]:
     """Train on demonstrations and write the model to ``sft.output``.
 
     Args:
@@ -45,7 +50,7 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
         resume: a run folder of ``sft`` to go on from its latest checkpoint.
 
     Returns:
-        The model folder, or None when Ctrl-C ended the run before its last step.
+        The model folder, or None when a signal ended the run before its last step; and the exit code: 0, or 128 + the signal.
 
     Raises:
         UserError: anything the user can mend, before the run folder is made.
@@ -53,27 +58,33 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
     output = Path(config.sft.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"sft.output is {str(output)!r}, which already exists: give another folder or remove it.")
-    checkpoint, model = checkpoint_to_resume(config, resume)
+    notes = check_resumed(resume, config, "sft") if resume else []
+    start = find_start(config, resume)
     config, prediction = settle_memory(config, resolve_device(config.model.device), resume, "sft")
     sft, training = config.sft, config.training
     max_tokens = training.max_prompt_len + config.evaluation_gen_len if sft.eval_interval else None
-    policy = load_policy(model, init_seed=training.random_seed, max_tokens=max_tokens)
-    adapt(policy, config, checkpoint)
+    policy = load_policy(start.model, init_seed=training.random_seed, max_tokens=max_tokens)
+    adapt(policy, config, start.checkpoint)
     set_recompute(policy.decoder, training)
     task = make_task(config)
     rows_of_step, held_out = _data(config, policy, task)
     rows_of_step(1)  # a bad demonstration stops the run before it starts
     optimizer = make_optimizer(policy.decoder, training)
-    first_step = load_optimizer(optimizer, checkpoint) if checkpoint else 0
+    if start.checkpoint:
+        load_optimizer(optimizer, start.checkpoint)
 
-    folder = resume or new_run_folder(config)
-    recorder = Recorder(folder, Console(sft.max_steps, first_step=first_step), policy, first_step if resume else None)
+    folder = resume or new_run_folder(config, "sft")
+    recorder = Recorder(folder, Console(sft.max_steps, first_step=start.step), policy, start)
+    for note in (*notes, *start.notes):
+        recorder.console.line(f"note: {note}")
+    if notes:
+        write_config(folder, config)
     if prediction:
         prediction.write(folder)
         recorder.console.line(prediction.line)
     checkpoints = checkpoint_folder(config, folder)
     engine = make_engine(policy, training)
-    step = first_step
+    step = start.step
     try:
         with interruptible() as interrupt:
             while step < sft.max_steps and not interrupt.is_set:
@@ -92,14 +103,14 @@ def warm_start(config: Config, resume: Path | None = None) -> Path | None:
             recorder.console.line(
                 f"stopped after step {step} of {sft.max_steps}; go on with: grpo-zero sft --resume {folder}"
             )
-            return None
+            return None, interrupt.exit_code
         save_model(policy, output)
         recorder.console.line(f"saved {output}; train it on with: grpo-zero train model.pretrained_model_path={output}")
     finally:
         if prediction:
             recorder.console.line(prediction.compared(device_peak_gib(policy.decoder.device)))
         recorder.close()
-    return output
+    return output, 0
 
 
 def _data(config: Config, policy: Policy, task: Task) -> tuple[Callable[[int], list[TrainRow]], list[Prompted]]:

@@ -48,7 +48,7 @@ def summarise(folder: Path, facts: Mapping[str, Any], seconds: float) -> str:
 def _comparison(evals: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [success_chart([row["step"] for row in evals], [row["eval/success"] for row in evals])]
     for key, label in (("eval/success", "sampled"), ("eval/greedy_success", "greedy")):
-        if key in evals[0]:
+        if key in evals[0] and key in evals[-1]:  # a resumed run may have changed what is measured
             before, after, low, high = (
                 100 * value
                 for value in (evals[0][key], evals[-1][key], evals[-1][f"{key}_low"], evals[-1][f"{key}_high"])

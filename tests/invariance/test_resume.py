@@ -77,7 +77,7 @@ def test_8_bit_moments_resume_exactly_and_only_as_such(model_folder: Path, tmp_p
     whole = train(run_config(model_folder, tmp_path, "training.run_name=whole", bits))
     first = train(run_config(model_folder, tmp_path, "training.run_name=halves", bits, "training.max_steps=2"))
     other = load_config(str(first / "config.yaml"), ["training.max_steps=4", "training.moment_bits=32"])
-    with pytest.raises(UserError, match="moments of 8 bits: resume with"):
+    with pytest.raises(UserError, match=r"training\.moment_bits 8 -> 32: leave it as before"):
         train(other, first)
     train(load_config(str(first / "config.yaml"), ["training.max_steps=4"]), first)
     assert_same_runs(first, whole)

@@ -14,7 +14,19 @@ import grpo_zero
 
 PACKAGE = Path(grpo_zero.__file__).parent
 LAYERS = [
-    {"grpo_zero", "types", "errors", "allocator", "randomness", "settings", "presets", "config", "runs", "packaged"},
+    {
+        "grpo_zero",
+        "types",
+        "errors",
+        "allocator",
+        "randomness",
+        "settings",
+        "presets",
+        "config",
+        "changes",
+        "runs",
+        "packaged",
+    },
     {"text", "tasks", "reference", "observe", "algorithms"},
     {"model"},
     {"plan"},
@@ -36,6 +48,7 @@ TORCH_FREE = [
     "settings",
     "presets",
     "config",
+    "changes",
     "runs",
     "packaged",
     "cli",

@@ -183,7 +183,11 @@ CASES: dict[str, tuple[Spoil, list[str], list[str]]] = {
     "runs is a file": (write("runs", ""), ["train"], ["runs", "training.log_dir"]),
     "resume nothing": (nothing, ["train", "--resume", "nope"], ["nope", "config.yaml"]),
     "resume with config": (old_run, ["train", "--resume", "runs/new", "--config", "quickstart"], ["--config"]),
-    "resume before the first checkpoint": (old_run, ["train", "--resume", "runs/new"], ["runs/new", "no checkpoint"]),
+    "resume another run": (
+        old_run,
+        ["train", "--resume", "runs/new", "training.learning_rate=3", "training.max_steps=7"],
+        ["training.learning_rate", "-> 3.0: leave it"],
+    ),
     # The other commands.
     "sft without file": (nothing, ["sft", "sft.path=nope.jsonl"], ["nope.jsonl", "prompt and response"]),
     "sft bad line": (write("d.jsonl", '{"prompt": 1}'), ["sft", "sft.path=d.jsonl"], ["Line 1 of d.jsonl"]),

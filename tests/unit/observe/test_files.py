@@ -75,7 +75,7 @@ def test_resumed_file_equals_one_never_interrupted(tmp_path: Path) -> None:
     # The process died while it wrote a line; the last checkpoint is of step 2.
     with resumed.open("a") as stream:
         stream.write('{"step": 5, "ki')
-    file = MetricsFile(resumed, keep_until_step=2)
+    file = MetricsFile(resumed, lambda row: row["step"] <= 2)
     for step in range(3, 6):
         file.write(train(step, reward=step / 10))
     file.close()

@@ -19,7 +19,7 @@ from grpo_zero.config import ModelConfig
 from grpo_zero.errors import UserError
 from grpo_zero.runs import OPTIMIZER_FILE, STATE_FILE, checkpoints, latest_checkpoint
 from grpo_zero.train import checkpoints as checkpoints_module
-from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint
+from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint, thin_out
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy, load_policy
 
@@ -85,13 +85,38 @@ def test_the_latest_whole_checkpoint_is_found(model_folder: Path, tmp_path: Path
     assert latest_checkpoint(tmp_path).name == "step_000010"
 
 
-def test_only_the_newest_checkpoint_keeps_its_optimizer(model_folder: Path, tmp_path: Path) -> None:
+def test_the_newest_checkpoints_keep_their_optimizer(model_folder: Path, tmp_path: Path) -> None:
     policy, optimizer = trained(model_folder, "float32")
-    first, second = (save_checkpoint(policy, optimizer, step, tmp_path) for step in (1, 2))
+    first, second, third = (save_checkpoint(policy, optimizer, step, tmp_path) for step in (1, 2, 3))
     assert not (first / OPTIMIZER_FILE).exists()
     assert (second / OPTIMIZER_FILE).exists()
+    assert (third / OPTIMIZER_FILE).exists()
     assert (first / "model" / "model.safetensors").exists()
-    assert checkpoints(tmp_path) == [first, second]
+    assert checkpoints(tmp_path) == [first, second, third]
+
+
+SUCCESSES = {1: None, 2: 0.7, 3: 0.2, 4: 0.7, 5: 0.1, 6: None}
+
+
+@pytest.mark.parametrize(
+    ("keep_last", "keep_every", "whole", "models"),
+    [
+        (1, 1, [6], [1, 2, 3, 4, 5]),
+        (2, 0, [5, 6], [4]),  # the best; of two equals the later
+        (1, 3, [6], [3, 4]),
+        (3, 5, [4, 5, 6], []),  # the best is whole anyway
+        (9, 0, [1, 2, 3, 4, 5, 6], []),
+    ],
+)
+def test_checkpoints_are_thinned_out(
+    model_folder: Path, tmp_path: Path, keep_last: int, keep_every: int, whole: list[int], models: list[int]
+) -> None:
+    policy, optimizer = trained(model_folder, "float32")
+    for step_, success in SUCCESSES.items():
+        save_checkpoint(policy, optimizer, step_, tmp_path, keep_last=9, success=success)
+    thin_out(checkpoints(tmp_path), keep_last, keep_every)
+    left = {int(path.name[-1]): (path / OPTIMIZER_FILE).exists() for path in checkpoints(tmp_path)}
+    assert left == dict.fromkeys(models, False) | dict.fromkeys(whole, True)
 
 
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.runs import run_config, run_settings
 
 from grpo_zero.cli import main
 from grpo_zero.config import load_config
-from grpo_zero.errors import UserError
 from grpo_zero.observe.files import read_rows
 from grpo_zero.runs import latest_checkpoint
 from grpo_zero.train.loop import GRPO
@@ -96,10 +96,8 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(
 ) -> None:
     on_step(monkeypatch, 2, lambda: signal.raise_signal(signal.SIGINT))
     before = signal.getsignal(signal.SIGINT)
-    assert (
-        main(["train", "--config", "quickstart", *run_settings(model_folder, tmp_path, "training.run_name=stopped")])
-        == 0
-    )
+    settings = run_settings(model_folder, tmp_path, "training.run_name=stopped")
+    assert main(["train", "--config", "quickstart", *settings]) == 130
     assert signal.getsignal(signal.SIGINT) is before
     folder = tmp_path / "stopped"
     assert steps_of(folder, "train") == [1, 2]
@@ -117,15 +115,16 @@ def test_ctrl_c_in_the_first_evaluation_leaves_a_run_to_go_on_from(
 ) -> None:
     original = Run.evaluate
 
-    def interrupted(self, step: int) -> None:
+    def interrupted(self, step: int, *rest: Any) -> None:
         if step == 0:
             signal.raise_signal(signal.SIGINT)
-        original(self, step)
+        original(self, step, *rest)
 
     monkeypatch.setattr(Run, "evaluate", interrupted)
     settings = run_settings(model_folder, tmp_path, "training.run_name=early", "training.eval_interval=2")
-    assert main(["train", *settings]) == 0
+    assert main(["train", *settings]) == 130
     folder = tmp_path / "early"
+    monkeypatch.setattr(Run, "evaluate", original)
     assert steps_of(folder, "train") == []
     assert f"stopped after step 0 of 4; go on with: grpo-zero train --resume {folder}" in capsys.readouterr().out
 
@@ -156,13 +155,17 @@ def test_max_minutes_stops_after_a_step(model_folder: Path, tmp_path: Path, caps
     assert latest_checkpoint(folder / "checkpoints").name == "step_000001"
 
 
-def test_resume_without_a_checkpoint_says_so(model_folder: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_run_without_a_checkpoint_begins_again(model_folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     def fail() -> None:
         raise RuntimeError("power cut")
 
-    on_step(monkeypatch, 1, fail)
+    original = GRPO.step
+    on_step(monkeypatch, 2, fail)
     config = run_config(model_folder, tmp_path, "training.run_name=cut")
     with pytest.raises(RuntimeError, match="power cut"):
         train(config)
-    with pytest.raises(UserError, match="no checkpoint to go on from"):
-        train(config, tmp_path / "cut")
+    monkeypatch.setattr(GRPO, "step", original)
+    train(config, tmp_path / "cut")
+    assert "note: no checkpoint yet: starting from the first step" in capsys.readouterr().out
+    assert steps_of(tmp_path / "cut", "train") == [1, 2, 3, 4]
+    assert steps_of(tmp_path / "cut", "eval") == [0, 2, 4]
