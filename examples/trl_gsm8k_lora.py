@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from grpo_zero.bridges.trl import MetricsCallback, dataset, prepare_tokenizer, reward_functions
@@ -34,9 +34,10 @@ def main(words: list[str] | None = None) -> GRPOTrainer:
     options = parser.parse_args(words)
 
     has_gpu = torch.cuda.is_available()
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.bfloat16 if has_gpu else torch.float32)
     task = load_task("gsm8k", answer_rule="strict")
     rows, held_out, _ = task.load(options.data, test_size=options.held_out)
-    tokenizer = prepare_tokenizer(AutoTokenizer.from_pretrained(options.model), task)
+    tokenizer = prepare_tokenizer(options.model, task)
     questions = dataset(task, rows)
     settings = GRPOConfig(
         output_dir=str(options.run / "checkpoints"),
@@ -62,8 +63,8 @@ def main(words: list[str] | None = None) -> GRPOTrainer:
         report_to="none",
     )
     trainer = GRPOTrainer(
-        AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.bfloat16 if has_gpu else torch.float32),
-        reward_functions(task, tokenizer, questions),
+        model,
+        reward_functions(task, tokenizer, questions, generation_config=model.generation_config),
         args=settings,
         train_dataset=questions,
         eval_dataset=dataset(task, held_out),

@@ -2,7 +2,7 @@
 
     task = load_task("gsm8k")
     rows, held_out, _ = task.load("gsm8k/main", test_size=256)
-    tokenizer = prepare_tokenizer(AutoTokenizer.from_pretrained(model), task)
+    tokenizer = prepare_tokenizer(model, task)
     questions = dataset(task, rows)
     GRPOTrainer(
         model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ class MetricsCallback(TrainerCallback):
     def __init__(self, run_folder: str | Path) -> None:
         """``run_folder`` is made when missing."""
         self.path = Path(run_folder) / "metrics.jsonl"
-        self.file: MetricsFile | None = None
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
@@ -37,7 +37,7 @@ class MetricsCallback(TrainerCallback):
                 f"{self.path} holds the steps of another run: give MetricsCallback another folder, or go on with "
                 "trainer.train(resume_from_checkpoint=True)."
             )
-        self._open(state.global_step)
+        MetricsFile(self.path, keep_until_step=state.global_step).close()
 
     def on_log(
         self,
@@ -56,19 +56,7 @@ class MetricsCallback(TrainerCallback):
             answers_per_rollout=getattr(args, "generation_batch_size", None) or args.train_batch_size,
         )
         is_evaluation = any(name.startswith(EVAL) for name in logs)
-        file = self.file or self._open()
-        file.write(StepRecord(state.global_step, "eval" if is_evaluation else "train", metrics))
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
-        """Closes the file; an evaluation after training opens it again."""
-        self._close()
-
-    def _open(self, keep_until_step: int | None = None) -> MetricsFile:
-        self._close()
-        self.file = MetricsFile(self.path, keep_until_step)
-        return self.file
-
-    def _close(self) -> None:
-        if self.file is not None:
-            self.file.close()
-            self.file = None
+        record = StepRecord(state.global_step, "eval" if is_evaluation else "train", metrics)
+        # Opened for each row: TRL also evaluates outside of training, and training may stop anywhere.
+        with closing(MetricsFile(self.path)) as file:
+            file.write(record)

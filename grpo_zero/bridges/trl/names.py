@@ -20,7 +20,8 @@ CONVERTED = {
     "is `trl/num_tokens`",
     "step_s": "as TRL measures it, without the optimizer's step",
     "entropy": "over all tokens in the loss",
-    "learning_rate": "of the last update",
+    "grad_norm": "of the last update since the row before",
+    "learning_rate": "of the last update since the row before",
     "loss": "of TRL's `loss_type`",
 }
 """What is done to a value, or has to be known of it, by our name."""
@@ -57,7 +58,8 @@ def our_metrics(
     """
     numbers = {name: float(value) for name, value in logs.items() if isinstance(value, Real)}
     functions = [name for name in logs if any(pattern.fullmatch(name) for pattern in _PARTS)]
-    weights = dict(zip(functions, reward_weights or [1.0] * len(functions), strict=True))
+    # Not strict: a log without a new rollout has no rewards.
+    weights = dict(zip(functions, reward_weights or [1.0] * len(functions), strict=False))
     metrics = {our_name(name): value * weights.get(name, 1.0) for name, value in numbers.items()}
     if "completions/mean_length" in numbers:
         metrics["num_tokens"] = round(numbers["completions/mean_length"] * answers_per_rollout)

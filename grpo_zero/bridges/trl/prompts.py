@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from grpo_zero.errors import UserError
 from grpo_zero.tasks import Task
@@ -35,24 +35,29 @@ def dataset(task: Task, rows: Iterable[Mapping[str, Any]]) -> datasets.Dataset:
 
 
 def prepare_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, task: Task, chat_template: str = "auto"
+    tokenizer: str | PreTrainedTokenizerBase, task: Task, chat_template: str = "auto"
 ) -> PreTrainedTokenizerBase:
-    """A copy whose chat template ends every prompt with the start of the task's responses, such as ``<think>``.
+    """A tokenizer whose chat template ends every prompt with the start of the task's responses, such as ``<think>``.
 
     TRL asks for the model's turn after the last message, so what begins that turn has to come from the template. A model
     saved with this tokenizer begins its answers the same way wherever it is used.
 
     Args:
-        tokenizer: a tokenizer of transformers.
+        tokenizer: a model's folder or hub id, or a tokenizer of transformers, which is copied. The first is opened as its
+            tokenizer.json says; ``AutoTokenizer`` gives every Qwen2 model the word splitting of Qwen's own, also the packaged
+            one, which then reads its prompts in pieces it has never seen.
         task: has the ``response_start``.
         chat_template: as ``model.chat_template``: ``auto`` (the tokenizer's own), ``plain`` (no roles), or a file.
 
     Raises:
         UserError: ``auto`` without a template in the tokenizer, or no such file.
     """
-    prepared = copy.deepcopy(tokenizer)
+    if isinstance(tokenizer, str):
+        prepared = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+    else:
+        prepared = copy.deepcopy(tokenizer)
     # Jinja drops one newline at a template's very end; with more behind it, it would come back.
-    source = _source(tokenizer, chat_template).removesuffix("\n")
+    source = _source(prepared, chat_template).removesuffix("\n")
     if task.response_start:
         # The plus keeps Jinja from taking spaces before the block; repr is how Jinja writes a text.
         source += f"{{%+ if add_generation_prompt %}}{{{{ {task.response_start!r} }}}}{{% endif %}}"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import datasets
-from transformers import PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from grpo_zero.bridges.trl.prompts import ROW, require_response_start
 from grpo_zero.errors import UserError
@@ -25,6 +25,8 @@ def reward_functions(
     task: Task,
     tokenizer: PreTrainedTokenizerBase,
     questions: datasets.Dataset,
+    *,
+    generation_config: GenerationConfig | None = None,
     parts: Sequence[str] | None = None,
 ) -> list[PartReward]:
     """One function for each part of the task's reward, named after it; with weights of 1 they sum to our reward.
@@ -36,6 +38,7 @@ def reward_functions(
         task: judges; a verifier that fails gives None, which TRL leaves out of the group as we do.
         tokenizer: of the trainer, from ``prepare_tokenizer``; it tells which answers the length limit cut.
         questions: from ``dataset``; an answer to the first of them tells the names of the parts.
+        generation_config: the model's, which may name ids that end an answer beside the tokenizer's own.
         parts: their names, where that answer gets no reward by some of them.
 
     Raises:
@@ -43,7 +46,7 @@ def reward_functions(
             that is paid for a part not among them.
     """
     require_response_start(tokenizer, task)
-    judge = Judge(task, tokenizer)
+    judge = Judge(task, tokenizer, stop_ids(tokenizer, generation_config))
     names = tuple(parts) if parts is not None else _parts_of(task, questions)
     if not names:
         raise UserError(
@@ -97,9 +100,8 @@ class PartReward:
 class Judge:
     """Verifies a batch of completions once, though every part's function asks for it."""
 
-    def __init__(self, task: Task, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.task, self.tokenizer = task, tokenizer
-        self.stop_ids = stop_ids(tokenizer)
+    def __init__(self, task: Task, tokenizer: PreTrainedTokenizerBase, stop_ids: frozenset[int]) -> None:
+        self.task, self.tokenizer, self.stop_ids = task, tokenizer, stop_ids
         self._problem = lru_cache(maxsize=1024)(lambda row: task.problem(json.loads(row)))
         self._last: tuple[list[tuple[str, str, bool]], list[Verdict]] = ([], [])
 
@@ -134,10 +136,12 @@ class Judge:
         return [self.task.verify(problem, text, is_finished) for problem, text, is_finished in answers]
 
 
-def stop_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Ids that end an answer: those that TRL counts as an end (end of sequence, padding), and ours."""
+def stop_ids(tokenizer: PreTrainedTokenizerBase, generation_config: GenerationConfig | None = None) -> frozenset[int]:
+    """Ids that end an answer: those that TRL counts as an end, and the special tokens that our trainer stops at."""
     special = {token.content: index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
     found = {special[token] for token in END_TOKENS if token in special}
+    named = generation_config.eos_token_id if generation_config is not None else None
+    found |= {named} if isinstance(named, int) else set(named or ())
     return frozenset(found | {i for i in (tokenizer.eos_token_id, tokenizer.pad_token_id) if i is not None})
 
 
