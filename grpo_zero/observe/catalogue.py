@@ -195,6 +195,7 @@ _UPDATE = (
         "per update",
         "Learning rate of the step's updates.",
         "Follows the schedule.",
+        trl="learning_rate",
     ),
     Metric(
         "loss",
@@ -202,6 +203,7 @@ _UPDATE = (
         "GRPO: minus the configured objective, weighted and summed over the whole update, the mean over the step's updates; "
         "supervised training: the mean cross-entropy over response tokens.",
         "GRPO: uninformative, since advantages sum to about 0 whatever is learned; supervised: falls.",
+        trl="loss",
     ),
     Metric(
         "forwarded_tokens",
@@ -217,6 +219,7 @@ _UPDATE = (
         "it was sampled and in the training forward, before the step's first update.",
         "About 1e-6 in float32 and below 0.02 in bfloat16; worry above 0.05: sampler and trainer disagree.",
         worry_above=0.05,
+        trl="sampling/sampling_logp_difference/mean",
     ),
     Metric(
         "clip_fraction_low",
@@ -372,12 +375,14 @@ _EVALUATION = (
         "reward",
         "Mean reward over the sampled answers to the held-out problems.",
         "Rises with reward; reward rising alone is overfitting.",
+        trl="eval_reward",
     ),
     Metric(
         "eval/reward/<part>",
         "reward",
         "Mean of one part of the reward over the sampled answers to the held-out problems.",
         "As reward/<part>.",
+        trl="eval_rewards/{f}/mean",
     ),
     Metric(
         "eval/note/<part>",
@@ -390,6 +395,7 @@ _EVALUATION = (
         "tokens",
         "Mean length of the sampled answers to the held-out problems.",
         "As length.",
+        trl="eval_completions/mean_length",
     ),
     Metric(
         "eval/truncated_share",
@@ -397,6 +403,7 @@ _EVALUATION = (
         "Share of the sampled answers to the held-out problems that the length limit cut.",
         "Near 0; worry above 0.1, since a cut answer counts as incorrect.",
         worry_above=0.1,
+        trl="eval_completions/clipped_ratio",
     ),
     Metric(
         "eval/num_problems",
@@ -409,6 +416,16 @@ _EVALUATION = (
         "seconds",
         "Time of the evaluation, greedy answers included.",
         "Small beside eval_interval times step_s.",
+        trl="eval_runtime",
+    ),
+)
+
+_ELSEWHERE = (
+    Metric(
+        "trl/<name>",
+        "as TRL's",
+        "What TRL logs under that name and we have no name for, in runs of TRL's trainer that `grpo_zero.bridges.trl` recorded.",
+        "As TRL's documentation says.",
     ),
 )
 
@@ -418,6 +435,7 @@ GROUPS: Mapping[str, tuple[Metric, ...]] = {
     "Update": _UPDATE,
     "Speed and memory": _SPEED,
     "Evaluation": _EVALUATION,
+    "Other trainers": _ELSEWHERE,
 }
 
 CATALOGUE: Mapping[str, Metric] = {m.name: m for group in GROUPS.values() for m in group}
@@ -429,6 +447,8 @@ def find_metric(name: str) -> Metric | None:
     """The catalogue's entry for a recorded name: ``reward/format`` is a ``reward/<part>``."""
     if name in CATALOGUE:
         return CATALOGUE[name]
+    if name.startswith("trl/"):  # TRL's names have slashes of their own
+        return CATALOGUE["trl/<name>"]
     prefix, slash, part = name.rpartition("/")
     return CATALOGUE.get(f"{prefix}/{_PART}") if slash and part else None
 

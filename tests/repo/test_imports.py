@@ -34,6 +34,7 @@ LAYERS = [
     {"rollout"},
     {"train"},
     {"bench"},
+    {"bridges"},
     {"commands"},
     {"cli"},
 ]
@@ -113,6 +114,28 @@ def test_strangers_do_not_know_each_other(name: str) -> None:
         if top in strangers:
             met = {target.split(".")[0] for target in imports_of(name)} & strangers - {top}
             assert not met, f"{name} imports {', '.join(met)}"
+
+
+def test_nothing_needs_a_bridge_and_bridges_need_no_trainer() -> None:
+    """Bridges lead to optional packages, so only they may import them, and they see tasks, text and records alone."""
+    for name in MODULES:
+        targets = {target.split(".")[0] for target in imports_of(name)}
+        if name.startswith("bridges"):
+            assert targets <= {"bridges", "tasks", "text", "observe", "errors", "types"}, name
+        else:
+            assert "bridges" not in targets, name
+            assert not other_packages(name) & {"trl", "transformers", "datasets", "peft", "accelerate"}, name
+
+
+def other_packages(name: str) -> set[str]:
+    """Packages that a module imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).split(".")[0])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+    return found
 
 
 def test_there_is_no_cycle() -> None:
