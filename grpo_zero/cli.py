@@ -104,7 +104,9 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument("--task", metavar="FILE", help="my_task.py, my_task.py:Class, countdown or gsm8k")
     plan = _command(commands, "plan", "Show where memory would go, and choose the settings that make a run fit.", _plan)
     plan.add_argument("--model", metavar="PATH", help="model folder or its config.json, .gguf file or embedded:NAME")
-    plan.add_argument("--memory", metavar="GIB", type=float, help="memory of the device (default: what is free here)")
+    plan.add_argument(
+        "--memory", metavar="GIB", type=float, help="GiB of the device (default: training.memory, or what is free)"
+    )
     plan.add_argument("--device", choices=("cpu", "cuda"), help="default: the config's")
     bench = _command(commands, "bench", "Time one GRPO step: sampling and update, with random rewards.", _bench)
     bench.add_argument("workload", help="W1, W2, quickstart, GPU-0.5B or GPU-3B: see docs/benchmarks.md")

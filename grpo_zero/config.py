@@ -443,7 +443,7 @@ def check_config(config: Config) -> None:
             "folder, or set model.random_init to false."
         )
     _check_memory(training)
-    _check_lora(config.lora, training)
+    _check_lora(config.lora)
     _check_groups(training)
     _check_updates(training)
     _check_algorithm(config.algorithm)
@@ -474,7 +474,7 @@ def check_config(config: Config) -> None:
         )
 
 
-def _check_lora(lora: LoraConfig, training: TrainingConfig) -> None:
+def _check_lora(lora: LoraConfig) -> None:
     for target in lora.targets:
         if target not in LORA_TARGETS:
             tables = target in ("lm_head", "embed_tokens")
@@ -486,8 +486,6 @@ def _check_lora(lora: LoraConfig, training: TrainingConfig) -> None:
         raise UserError(
             "lora.adapter is given, but lora.rank is 0, so there is nothing to load it into: set lora.rank to its rank."
         )
-    if lora.rank and training.memory is not None:
-        raise UserError("training.memory cannot plan LoRA, whose gradients and moments are small: leave it null.")
 
 
 def _check_memory(training: TrainingConfig) -> None:
