@@ -16,6 +16,7 @@ PACKAGE = Path(grpo_zero.__file__).parent
 LAYERS = [
     {"grpo_zero", "types", "errors", "allocator", "randomness", "settings", "presets", "config", "runs", "packaged"},
     {"text", "tasks", "reference", "observe", "algorithms"},
+    {"scores"},
     {"model"},
     {"plan"},
     {"checkpoint"},
@@ -43,6 +44,7 @@ TORCH_FREE = [
     "tasks",
     "reference",
     "observe",
+    "scores",
 ]
 TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads", "plan", "commands.plan"]
 
