@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from grpo_zero.checkpoint.source import open_source
 from grpo_zero.config import Config
 from grpo_zero.errors import UserError
 from grpo_zero.observe.files import finite, write_summary
 from grpo_zero.runs import model_of
-from grpo_zero.scores.answers import read_answers, write_answers
+from grpo_zero.scores.answers import Answer, read_answers, write_answers
 from grpo_zero.scores.groups import Groups, grouped, in_order_of, problems_of, require_same_problems
 from grpo_zero.scores.summary import differences, summary
 from grpo_zero.scores.table import sentences, table
@@ -42,29 +43,25 @@ def evaluate_model(
         raise UserError(
             "data.test_size is 0, so there is nothing to score on: give the number of problems to hold out."
         )
-    is_file = compare is not None and is_answers(compare)
+    name = config.model.pretrained_model_path
+    other, other_config = None, None
     _check_output(output)
-    other = _read(compare) if compare is not None and is_file else None
-    other_config = config
-    if compare is not None and not is_file:
+    if compare is not None and is_answers(compare):
+        other = _read(compare)
+    elif compare is not None:
         _check_output(second_output(output))
-        model = replace(config.model, pretrained_model_path=model_of(compare), random_init=False)
-        other_config = replace(config, model=model)
+        other_config = _config_of(compare, config)
     task = make_task(config)
     _, rows, _ = load_rows(config, task)
     started = time.perf_counter()
-    name = config.model.pretrained_model_path
-    expected = None if other is None or compare is None else (problems_of(other), compare)
+    expected = None if other is None else (problems_of(other), str(compare))
     answers, machine = ask(config, task, rows, expected)
-    if output is not None:
-        write_answers(output, answers)
+    _write(output, answers)
     groups = grouped(answers, name)
-    if compare is not None and other is None:
+    if other_config is not None:
         others, _ = ask(other_config, task, rows, (problems_of(groups), name))
-        beside = second_output(output)
-        if beside is not None:
-            write_answers(beside, others)
-        other = grouped(others, compare)
+        _write(second_output(output), others)
+        other = grouped(others, str(compare))
     facts: dict[str, Any] = {"seed": config.training.random_seed, "temperature": config.evaluation.temperature}
     facts |= {"max_gen_len": config.evaluation_gen_len, "eval_s": time.perf_counter() - started, "machine": machine}
     return _report(name, groups, compare, other, facts, json_path)
@@ -96,6 +93,18 @@ def is_answers(path: str) -> bool:
 def second_output(output: Path | None) -> Path | None:
     """Where the answers of the second model go: ``answers-compared.jsonl`` beside ``answers.jsonl``."""
     return None if output is None else output.with_name(f"{output.stem}-compared{output.suffix}")
+
+
+def _config_of(model: str, config: Config) -> Config:
+    """The config with another model. A slip in its name shows now, before the first model is asked."""
+    path = model_of(model)
+    open_source(path, weights=False)
+    return replace(config, model=replace(config.model, pretrained_model_path=path, random_init=False))
+
+
+def _write(path: Path | None, answers: Sequence[Answer]) -> None:
+    if path is not None:
+        write_answers(path, answers)
 
 
 def _read(path: str) -> Groups:

@@ -62,21 +62,20 @@ def sentences(name: str, other: str, differences: Mapping[str, Mapping[str, floa
     found = []
     for decoding, facts in differences.items():
         is_single = decoding == "greedy" or num_samples == 1
-        test = "McNemar's exact test" if is_single else "the exact sign-flip test over problems"
-        beyond = facts["p_value"] < CHANCE
-        points = (
-            f"{100 * abs(facts['mean']):.1f} points (95 %: {100 * facts['low']:+.1f} to {100 * facts['high']:+.1f})"
+        test = "McNemar's exact test" if is_single else "exact sign-flip test over problems"
+        chance = "beyond chance" if facts["p_value"] < CHANCE else "within chance"
+        found.append(
+            f"{decoding}: {name} is {_points(facts['mean'])} {other} (95 %: {100 * facts['low']:+.1f} to "
+            f"{100 * facts['high']:+.1f}), {chance} (p {_p_value(facts['p_value'])}, {test}; better on "
+            f"{facts['num_better']} problems, worse on {facts['num_worse']})"
         )
-        says = f"{name} is {_direction(facts['mean'])} {other} by {points}"
-        counts = f"better on {facts['num_better']:.0f} problems, worse on {facts['num_worse']:.0f}"
-        p_value = f"p {_p_value(facts['p_value'])}"
-        chance = f"beyond chance: {p_value}" if beyond else f"which chance alone can do: {p_value}"
-        found.append(f"{decoding}: {says}, {chance} by {test} ({counts})")
     return found
 
 
-def _direction(mean: float) -> str:
-    return "above" if mean > 0 else "below" if mean < 0 else "level with"
+def _points(mean: float) -> str:
+    if mean == 0:
+        return "level with"
+    return f"{100 * abs(mean):.1f} points {'above' if mean > 0 else 'below'}"
 
 
 def _p_value(p: float) -> str:

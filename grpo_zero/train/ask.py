@@ -53,7 +53,7 @@ def ask(
     judged = list(flatten(sampled_PK))
     shown = next((answer for answer in judged if answer.verdict.correct), judged[0])
     console.line(
-        f"one answer ({shown.verdict.reason}):\n{policy.tokenizer.decode(shown.item.prompt_ids)}{shown.text}\n"
+        f"one answer of {model} ({shown.verdict.reason}):\n{policy.tokenizer.decode(shown.item.prompt_ids)}{shown.text}\n"
     )
     console.close()
     answers = []
