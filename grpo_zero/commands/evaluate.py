@@ -145,8 +145,8 @@ def _report(
         print("\n" + table(compare, others))
         _print_failure(other)
         print()
-        fewest = min((len(side["sampled"][0]) for side in (groups, other) if "sampled" in side), default=1)
-        for sentence in sentences(name, compare, document["compare"]["difference"], fewest):
+        most = max((len(side["sampled"][0]) for side in (groups, other) if "sampled" in side), default=1)
+        for sentence in sentences(name, compare, document["compare"]["difference"], most):
             print(sentence)
     print(json.dumps(finite(document), allow_nan=False))
     if json_path is not None:

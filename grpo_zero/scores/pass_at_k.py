@@ -32,9 +32,9 @@ def pass_interval(success_PK: NDArray[np.bool_], k: int) -> Interval:
     """Mean pass@k over the problems with its 95 % interval; ``success_PK`` is which of a problem's K answers are right.
 
     The unit is the problem, as in ``success_interval``, to which it is equal for k = 1. K answers hold K/k separate sets of k,
-    and a problem's estimate counts for no more than as many independent ones (Hoeffding 1948: the variance is at most k/K times
-    that of one set). Simulated coverage is 91 to 98 % for 32 to 200 problems, K of 4 to 16 and every k, where the bootstrap over
-    problems covers 68 to 97 %, least near 1, where few problems differ.
+    and a problem's estimate counts for no more than as many independent ones, the careful end: its variance for a given success
+    rate is at most k/K times that of one set (Hoeffding 1948). Simulated coverage is 91 to 98 % for 32 to 200 problems, K of 4 to
+    16 and every k. A bootstrap over problems covers less, least near 1, where few problems differ.
     """
     num_samples = success_PK.shape[1]
     return mean_interval(pass_at_k(success_PK.sum(axis=1), num_samples, k), num_samples / k)

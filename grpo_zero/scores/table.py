@@ -11,7 +11,7 @@ from grpo_zero.scores.paired import CHANCE
 
 MOST_CLASSES = 20
 """Classes of difficulty that are shown; the document has all."""
-_LABEL, _CELL = 26, 26
+_CELL = 26
 
 
 def table(name: str, found: Mapping[str, Any]) -> str:
@@ -20,13 +20,12 @@ def table(name: str, found: Mapping[str, Any]) -> str:
     heads = [
         "greedy" if kind == "greedy" else f"sampled, {column['num_samples']} each" for kind, column in columns.items()
     ]
-    rows = [_row(f"{name}: {found['num_problems']} problems (95 % intervals over problems)", [])]
-    rows.append(_row("", heads))
+    rows: list[tuple[str, list[str]]] = [("", heads)]
 
     def add(label: str, *path: str, show: Any = None) -> None:
         cells = [_at(column, path) for column in columns.values()]
         if any(cell is not None for cell in cells):
-            rows.append(_row(label, ["-" if cell is None else (show or _share)(cell) for cell in cells]))
+            rows.append((label, ["-" if cell is None else (show or _share)(cell) for cell in cells]))
 
     add("success", "success")
     for note in _keys(columns, "notes"):
@@ -42,13 +41,15 @@ def table(name: str, found: Mapping[str, Any]) -> str:
         add("verification failed", "failed_share", show=_percent)
     classes = _keys(columns, "by_difficulty")  # a single one is all there is
     if len(classes) > MOST_CLASSES:
-        rows.append(f"success by difficulty: {len(classes)} classes, too many to show here")
+        rows.append((f"{len(classes)} classes of difficulty", ["too many to show here"]))
     elif len(classes) > 1:
-        rows.append("success by difficulty")
+        rows.append(("success by difficulty", []))
         first = next(iter(columns.values()))["by_difficulty"]
         for label in classes:
             add(f"  {label} ({first[label]['num_problems']})", "by_difficulty", label, "success")
-    return "\n".join(rows)
+    width = max(len(label) for label, _ in rows) + 3
+    lines = [(label.ljust(width) + "".join(cell.ljust(_CELL) for cell in cells)).rstrip() for label, cells in rows]
+    return "\n".join([f"{name}: {found['num_problems']} problems (95 % intervals over problems)", *lines])
 
 
 def sentences(name: str, other: str, differences: Mapping[str, Mapping[str, float]], num_samples: int) -> list[str]:
@@ -57,7 +58,7 @@ def sentences(name: str, other: str, differences: Mapping[str, Mapping[str, floa
     Args:
         name, other: the two models.
         differences: of ``summary.differences``.
-        num_samples: sampled answers a problem, the smaller number of the two.
+        num_samples: sampled answers a problem, the larger number of the two.
     """
     found = []
     for decoding, facts in differences.items():
@@ -80,12 +81,6 @@ def _points(mean: float) -> str:
 
 def _p_value(p: float) -> str:
     return "< 0.0001" if p < 0.0001 else f"= {p:.2g}"
-
-
-def _row(label: str, cells: list[str]) -> str:
-    if not cells:
-        return label
-    return (label.ljust(_LABEL) + "".join(cell.ljust(_CELL) for cell in cells)).rstrip()
 
 
 def _keys(columns: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
