@@ -88,10 +88,18 @@ def build_parser() -> argparse.ArgumentParser:
             metavar="RUN",
             help="go on with this run folder from its last checkpoint; auto: with the latest run of this config, or a new one",
         )
-    evaluate = _command(commands, "eval", "Score a model on the held-out problems.", _eval)
+    evaluate = _command(commands, "eval", "Score a model on the held-out problems; compare two.", _eval)
     for tasked in (train, evaluate):
         tasked.add_argument("--task", metavar="FILE", help="a task of your own, my_task.py or my_task.py:Class")
     evaluate.add_argument("--model", metavar="PATH", help="model or run folder; a run brings its config along")
+    evaluate.add_argument("--samples", metavar="N", type=int, help="sampled answers a problem: pass@k up to N")
+    evaluate.add_argument("--output", metavar="FILE", type=Path, help="write every answer to this new .jsonl file")
+    evaluate.add_argument(
+        "--answers", metavar="FILE", type=Path, help="score the answers in a file of --output instead"
+    )
+    evaluate.add_argument(
+        "--compare", metavar="OTHER", help="on the same problems: a model, a run folder, or a file of --output"
+    )
     evaluate.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
     chat = _command(commands, "chat", "Talk to a model.", _chat)
     chat.add_argument("--model", metavar="PATH", help="model or run folder; a run brings its config along")
@@ -183,10 +191,23 @@ def _sft(options: argparse.Namespace) -> int:
 
 def _eval(options: argparse.Namespace) -> None:
     _check_json_folder(options.json)
+    if options.samples is not None and options.samples < 1:
+        raise UserError(f"--samples is {options.samples}, but each problem needs at least one: give 1 or more.")
+    if options.answers is not None:
+        for name in ("model", "config", "task", "samples", "output", "overrides"):
+            if getattr(options, name):
+                given = f"--{name}" if name != "overrides" else " ".join(options.overrides)
+                raise UserError(f"--answers takes finished answers, on which {given} has no effect: leave it out.")
+        from grpo_zero.commands.evaluate import score_answers
+
+        score_answers(options.answers, options.json, options.compare)
+        return
+    if options.samples is not None:
+        options.overrides = [*options.overrides, f"evaluation.samples_per_problem={options.samples}"]
     config = _config(options)
     from grpo_zero.commands.evaluate import evaluate_model
 
-    evaluate_model(config, options.json)
+    evaluate_model(config, options.json, options.output, options.compare)
 
 
 def _chat(options: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from grpo_zero.errors import UserError
 from grpo_zero.tasks.question_files import read_questions
 from grpo_zero.tasks.row_files import Row
-from grpo_zero.tasks.user_task import failure, load_module, named, shown
+from grpo_zero.tasks.user_task import failure, load_module, named, named_class, shown
 from grpo_zero.types import Problem, Verdict
 
 RewardFunction = Callable[..., Sequence[float | None]]
@@ -89,7 +89,7 @@ class RewardFunctionsTask:
                     "columns, or give it a default."
                 )
         key = json.dumps([messages, {k: v for k, v in row.items() if k != PROMPT}], sort_keys=True, default=repr)
-        return Problem(tuple(messages), self.response_start, row, key)
+        return Problem(tuple(messages), self.response_start, row, key, named_class(row.get("difficulty")))
 
     def verify(self, problem: Problem, completion: str, finished: bool = True) -> Verdict:
         """Parts are the weighted values by function; one that returns None has no part. Never raises."""

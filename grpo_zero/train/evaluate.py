@@ -99,17 +99,9 @@ def evaluate(
     Returns:
         Metrics ``eval/...`` of the catalogue, and the sampled answers ``[P][K]``.
     """
-    settings, seed = config.evaluation, config.training.random_seed
     started = time.perf_counter()
-    sampling = SamplingParams(config.evaluation_gen_len, settings.temperature, settings.top_k or None, settings.top_p)
+    judged_PK, greedy_P1 = answer_all(policy, engine, task, items, config, progress)
     metrics: dict[str, float] = {}
-    prompts = [item.prompt_ids for item in items]
-
-    def answers(params: SamplingParams, num_samples: int) -> list[list[Judged]]:
-        completions_PG = engine.generate(prompts, num_samples, params, seed_key=(seed, "eval", 0), progress=progress)
-        return judge(policy, task, items, completions_PG)
-
-    judged_PK = answers(sampling, settings.samples_per_problem)
     metrics |= _success("eval/success", judged_PK)
     rows = list(flatten(judged_PK))
     metrics["eval/length"] = float(np.mean([len(row.completion.token_ids) for row in rows]))
@@ -117,12 +109,32 @@ def evaluate(
     metrics["eval/num_problems"] = len(items)
     metrics |= verdict_means("eval/", [row.verdict for row in rows])
     metrics["eval/reward"] = _mean([row.verdict.reward for row in rows])
-    if settings.greedy:
-        metrics |= _success(
-            "eval/greedy_success", answers(replace(sampling, temperature=0.0, top_k=None, top_p=1.0), 1)
-        )
+    if greedy_P1:
+        metrics |= _success("eval/greedy_success", greedy_P1)
     metrics["eval/eval_s"] = time.perf_counter() - started
     return metrics, judged_PK
+
+
+def answer_all(
+    policy: Policy,
+    engine: Engine,
+    task: Task,
+    items: Sequence[Prompted],
+    config: Config,
+    progress: Progress | None = None,
+) -> tuple[list[list[Judged]], list[list[Judged]]]:
+    """The sampled answers ``[P][K]`` and the greedy ones ``[P][1]``, which are none without ``evaluation.greedy``."""
+    settings, seed = config.evaluation, config.training.random_seed
+    sampling = SamplingParams(config.evaluation_gen_len, settings.temperature, settings.top_k or None, settings.top_p)
+    prompts = [item.prompt_ids for item in items]
+
+    def answers(params: SamplingParams, num_samples: int) -> list[list[Judged]]:
+        completions_PG = engine.generate(prompts, num_samples, params, seed_key=(seed, "eval", 0), progress=progress)
+        return judge(policy, task, items, completions_PG)
+
+    sampled_PK = answers(sampling, settings.samples_per_problem)
+    greedy_P1 = answers(replace(sampling, temperature=0.0, top_k=None, top_p=1.0), 1) if settings.greedy else []
+    return sampled_PK, greedy_P1
 
 
 def _success(name: str, judged_PK: Sequence[Sequence[Judged]]) -> dict[str, float]:

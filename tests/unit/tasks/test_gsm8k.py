@@ -172,6 +172,14 @@ def test_gold() -> None:
     assert gold_answer("#### 0.5") == Fraction(1, 2)
 
 
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [("40+2=<<40+2=42>>42.\n#### 42", "1 step"), ("a\n\nb\nc\n#### 42", "3 steps"), ("#### 42", "0 steps")],
+)
+def test_difficulty_is_the_lines_of_the_solution(answer: str, name: str) -> None:
+    assert TASK.problem({"question": "q", "answer": answer}).difficulty == name
+
+
 def test_a_worker_thread_gives_the_same_verdict() -> None:
     """G19."""
     with ThreadPoolExecutor(1) as pool:

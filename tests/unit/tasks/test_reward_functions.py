@@ -64,6 +64,12 @@ def test_values_are_weighted_and_logged_apart(file: str) -> None:
     assert not task.verify(problem, "5").correct
 
 
+def test_a_column_names_the_difficulty(file: str) -> None:
+    task = task_of(file, "accuracy")
+    assert task.problem(ROW | {"difficulty": 5}).difficulty == "5"
+    assert task.problem(ROW).difficulty is None
+
+
 def test_chat_prompts_get_chat_completions(file: str) -> None:
     task = task_of(file, "accuracy", system_prompt="Be brief.")
     problem = task.problem(ROW | {"prompt": [{"role": "user", "content": "2+2?"}]})
