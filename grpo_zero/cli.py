@@ -34,7 +34,8 @@ OUT_OF_MEMORY = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    Returns the exit code: 0; 2 for bad input; 130 after Ctrl-C and 143 after SIGTERM, with the run saved.
+    Returns the exit code: 0; 1 where ``verify`` finds a difference; 2 for bad input; 130 after Ctrl-C and 143 after SIGTERM,
+    with the run saved.
     """
     options = parse(sys.argv[1:] if arguments is None else arguments)
     keep_freed_memory()
@@ -110,6 +111,9 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="default: as in the source")
     check = _command(commands, "check-task", "Say what is wrong with a task, before a model is asked.", _check_task)
     check.add_argument("--task", metavar="FILE", help="my_task.py, my_task.py:Class, countdown or gsm8k")
+    verify = _command(commands, "verify", "Do steps of a run again and compare them with what it recorded.", _verify)
+    verify.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
+    verify.add_argument("--steps", metavar="N", type=int, help="at most so many (default: up to the last checkpoint)")
     plan = _command(commands, "plan", "Show where memory would go, and choose the settings that make a run fit.", _plan)
     plan.add_argument("--model", metavar="PATH", help="model folder or its config.json, .gguf file or embedded:NAME")
     plan.add_argument(
@@ -132,7 +136,7 @@ def _command(
     summary: str,
     run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
-    has_config = name not in ("export", "bench")
+    has_config = name not in ("export", "bench", "verify")
     parser = commands.add_parser(
         name,
         help=summary,
@@ -232,6 +236,15 @@ def _check_task(options: argparse.Namespace) -> None:
         config = replace(config, data=replace(config.data, verify_timeout_s=CHECK_TIMEOUT_S))
     task = make_task(config)
     report(task, load_rows(config, task)[0])
+
+
+def _verify(options: argparse.Namespace) -> int:
+    if options.steps is not None and options.steps < 1:
+        raise UserError(f"--steps is {options.steps}, but at least one step has to be done again: give 1 or more.")
+    config = run_config(options.run_folder)
+    from grpo_zero.commands.verify import verify
+
+    return 0 if verify(config, options.run_folder, options.steps) else 1
 
 
 def _plan(options: argparse.Namespace) -> None:
