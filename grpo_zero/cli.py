@@ -88,7 +88,9 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("target", type=Path, help="folder to write")
     export.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="default: as in the source")
     check = _command(commands, "check-task", "Say what is wrong with a task, before a model is asked.", _check_task)
-    check.add_argument("--task", metavar="FILE", help="my_task.py, my_task.py:Class, countdown or gsm8k")
+    check.add_argument(
+        "--task", metavar="FILE", help="my_task.py, my_task.py:Class, or a bundled one: gsm8k, reasoning_gym:chain_sum"
+    )
     plan = _command(commands, "plan", "Show where memory would go, and choose the settings that make a run fit.", _plan)
     plan.add_argument("--model", metavar="PATH", help="model folder or its config.json, .gguf file or embedded:NAME")
     plan.add_argument("--memory", metavar="GIB", type=float, help="memory of the device (default: what is free here)")
