@@ -2,7 +2,7 @@
 
     python benchmarks/kills.py [--kills 50] [--seed 0] [--write]
 
-Every process is a real ``grpo-zero train`` of the packaged model, killed with SIGKILL: at a random moment after its start, or, every
+Every process is a real ``grpo-zero train`` of the packaged model, killed with SIGKILL: at a random moment, or, every
 third time, while a checkpoint is being written. Writes ``benchmarks/results/kills.json``.
 """
 
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,7 @@ def trial(folder: Path, num_kills: int, seed: int, settings: tuple[str, ...] = S
         "while_saving": sum("saving" in row["moment"] for row in table),
         "steps_redone": sum(row["steps_to_redo"] for row in table),
         "checkpoints_lost": sum(row["damaged_checkpoints"] for row in table),
-        "wrong_resumes": sum(
-            b["resumed_from"] != a["latest_checkpoint"] for a, b in zip(table, table[1:], strict=False)
-        ),
+        "wrong_resumes": sum(b["resumed_from"] != a["latest_checkpoint"] for a, b in pairwise(table)),
         "same_curve": curve(killed) == curve(unkilled),
         "same_weights": weights(killed) == weights(unkilled),
         "table": table,
@@ -102,7 +101,8 @@ def start(folder: Path, name: str, settings: tuple[str, ...]) -> subprocess.Pope
 def kill_after(process: subprocess.Popen[bytes], run: Path, seconds: float) -> str | None:
     """Kill so long after the process has read its config: the start alone, of the libraries, is the same each time."""
     log = run.parent / f"{run.name}.log"
-    wait_for(process, lambda size=log.stat().st_size: log.stat().st_size > size)
+    size = log.stat().st_size
+    wait_for(process, lambda: log.stat().st_size > size)
     time.sleep(seconds)
     return kill(process, f"{seconds:.2f} s into the run")
 

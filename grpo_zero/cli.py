@@ -110,7 +110,9 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("target", type=Path, help="folder to write")
     export.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="default: as in the source")
     check = _command(commands, "check-task", "Say what is wrong with a task, before a model is asked.", _check_task)
-    check.add_argument("--task", metavar="FILE", help="my_task.py, my_task.py:Class, countdown or gsm8k")
+    check.add_argument(
+        "--task", metavar="FILE", help="my_task.py, my_task.py:Class, or a bundled one: gsm8k, reasoning_gym:chain_sum"
+    )
     verify = _command(commands, "verify", "Do steps of a run again and compare them with what it recorded.", _verify)
     verify.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
     verify.add_argument("--steps", metavar="N", type=int, help="at most so many (default: up to the last checkpoint)")

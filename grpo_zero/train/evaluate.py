@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.engine import Engine, Progress
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.tasks import Task
-from grpo_zero.tasks.worker import IsolatedTask
+from grpo_zero.tasks.judging import judge_groups
 from grpo_zero.train.policy import Policy
 from grpo_zero.train.problems import Prompted
 from grpo_zero.types import Completion, Verdict
@@ -38,14 +37,16 @@ def judge(
     policy: Policy, task: Task, items: Sequence[Prompted], completions_PG: Sequence[Sequence[Completion]]
 ) -> list[list[Judged]]:
     """Verify every completion; a task sees generated text alone."""
-    answers = [(item, c, policy.text(c)) for item, group in zip(items, completions_PG, strict=True) for c in group]
-    arguments = [(item.problem, text, c.is_finished) for item, c, text in answers]
-    if isinstance(task, IsolatedTask):
-        verdicts = task.verify_all(arguments)
-    else:
-        verdicts = [task.verify(problem, text, finished=is_finished) for problem, text, is_finished in arguments]
-    judged = (Judged(*answer, verdict) for answer, verdict in zip(answers, verdicts, strict=True))
-    return [list(islice(judged, len(group))) for group in completions_PG]
+    texts_PG = [[policy.text(completion) for completion in group] for group in completions_PG]
+    groups = [
+        (item.problem, [(text, c.is_finished) for c, text in zip(completions, texts, strict=True)])
+        for item, completions, texts in zip(items, completions_PG, texts_PG, strict=True)
+    ]
+    verdicts_PG = judge_groups(task, groups)
+    return [
+        [Judged(item, *answer) for answer in zip(completions, texts, verdicts, strict=True)]
+        for item, completions, texts, verdicts in zip(items, completions_PG, texts_PG, verdicts_PG, strict=True)
+    ]
 
 
 MOST_FAILED = 0.5
