@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a file of JSON lines that may still be growing: a torn last line is left out."""
     lines = path.read_bytes().split(b"\n")
     return [json.loads(line) for line in lines[:-1]]
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a whole file of JSON lines: all of them or none whatever happens. NaN and infinity become null."""
+    _replace(path, "".join(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
 
 
 def write_summary(path: Path, summary: Mapping[str, Any]) -> None:

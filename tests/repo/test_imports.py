@@ -29,6 +29,7 @@ LAYERS = [
         "packaged",
     },
     {"text", "tasks", "reference", "observe", "algorithms"},
+    {"scores"},
     {"model"},
     {"plan"},
     {"checkpoint"},
@@ -59,6 +60,7 @@ TORCH_FREE = [
     "tasks",
     "reference",
     "observe",
+    "scores",
 ]
 TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads", "plan", "commands.plan"]
 
