@@ -36,7 +36,7 @@ class Metric:
     @property
     def is_repeatable(self) -> bool:
         """Whether an equal run has an equal value: not what was measured of time and memory."""
-        return self.unit not in ("seconds", "tokens per second", "GiB") and self.name != "sample_share"
+        return self.unit not in ("seconds", "tokens per second", "GiB", "times") and self.name != "sample_share"
 
     def is_worrying(self, value: float) -> bool:
         """Whether ``value`` is outside the healthy range, or no number at all."""

@@ -72,12 +72,7 @@ def where(config: Config, decoder: Decoder, samples: bool, command: str = "train
         training.micro_batch_tokens,
         training.head_chunk_tokens,
     )
-    items = (sampling_phase if samples else update_phase)(job, choice).device
-    if config.lora.rank:  # the planner counts gradients and moments of all weights; those of adapters are float32
-        trained = sum(parameter.numel() for parameter in decoder.parameters() if parameter.requires_grad)
-        own = {"gradients": 4 * trained, "moments": 2 * trained * training.moment_bits // 8}
-        items = {name: own.get(name, size) for name, size in items.items()}
-    return items
+    return (sampling_phase if samples else update_phase)(job, choice).device
 
 
 def keys(config: Config, decoder: Decoder, samples: bool) -> tuple[list[str], list[str]]:
