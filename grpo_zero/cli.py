@@ -15,6 +15,7 @@ from pathlib import Path
 from grpo_zero.allocator import keep_freed_memory
 from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
+from grpo_zero.out_of_memory import is_out_of_memory
 from grpo_zero.plan.models import local_spec
 from grpo_zero.runs import CONFIG_FILE, find_run, model_of, run_config
 
@@ -28,8 +29,9 @@ AUTO = "auto"
 """Of ``--resume``: look for the run."""
 FULL_DISK = "The disk is full ({}): make room, then go on with --resume; the last checkpoint is whole."
 OUT_OF_MEMORY = (
-    "The GPU ran out of memory: lower training.micro_batch_tokens (update) or training.num_slots (sampling), or set "
-    "training.memory_efficient_adamw=true or training.moment_bits=8; a run with a checkpoint goes on with --resume."
+    "Memory ran out ({}): lower training.num_slots (sampling) or training.micro_batch_tokens (update), or set "
+    "training.memory_efficient_adamw=true or training.moment_bits=8; `grpo-zero plan` shows where memory goes, and a run with a "
+    "checkpoint goes on with --resume."
 )
 
 
@@ -46,10 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, named here without importing torch
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
             raise
-        print(f"error: {OUT_OF_MEMORY}", file=sys.stderr)
+        print(f"error: {OUT_OF_MEMORY.format(str(error).partition(chr(10))[0] or 'no more was left')}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

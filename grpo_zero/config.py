@@ -162,6 +162,13 @@ class TrainingConfig:
         may_change=True,
     )
     max_grad_norm: float = option(1.0, "Gradients are scaled down to this norm.", above=0)
+    max_skipped_steps: int | None = option(
+        3,
+        "Stop at this many steps in a row in which an update was skipped because its loss or gradient was not finite; null never "
+        "stops. Skipped updates leave weights and moments as they were.",
+        minimum=1,
+        may_change=True,
+    )
     learning_rate: float = option(1e-5, "Learning rate of AdamW.", minimum=0)
     weight_decay: float = option(0.0, "Weight decay of AdamW.", minimum=0)
     betas: tuple[float, float] = option((0.9, 0.999), "Decay rates of AdamW's two moments.", minimum=0, below=1)

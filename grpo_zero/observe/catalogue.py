@@ -36,7 +36,7 @@ class Metric:
     @property
     def is_repeatable(self) -> bool:
         """Whether an equal run has an equal value: not what was measured of time and memory."""
-        return self.unit not in ("seconds", "tokens per second", "GiB") and self.name != "sample_share"
+        return self.unit not in ("seconds", "tokens per second", "GiB", "times") and self.name != "sample_share"
 
     def is_worrying(self, value: float) -> bool:
         """Whether ``value`` is outside the healthy range, or no number at all."""
@@ -180,6 +180,13 @@ _UPDATE = (
         "updates_per_rollout; fewer when groups are dead or dynamic sampling found few.",
     ),
     Metric(
+        "skipped_updates",
+        "updates",
+        "Updates not taken because their loss or gradient norm was not finite: weights and moments stayed as they were.",
+        "0; a run stops after max_skipped_steps steps in a row with one.",
+        worry_above=0.0,
+    ),
+    Metric(
         "entropy",
         "nats per token",
         "Mean entropy of the policy's next-token distribution over forwarded_tokens.",
@@ -222,7 +229,8 @@ _UPDATE = (
         "nats per token",
         "Mean over forwarded_tokens of the absolute difference between a token's log-prob when "
         "it was sampled and in the training forward, before the step's first update.",
-        "About 1e-6 in float32 and below 0.02 in bfloat16; worry above 0.05: sampler and trainer disagree.",
+        "About 1e-6 in float32 and below 0.02 in bfloat16; worry above 0.05, in float32 above 0.001: sampler and trainer "
+        "disagree. With lora.dropout the dropout is in it too.",
         worry_above=0.05,
         trl="sampling/sampling_logp_difference/mean",
     ),
@@ -335,6 +343,14 @@ _SPEED = (
         "GiB",
         "Highest resident memory of the process so far.",
         "Flat after the first few steps.",
+    ),
+    Metric(
+        "out_of_memory",
+        "times",
+        "Times in the step that memory ran out and what was under way was done again with fewer slots or smaller micro-batches; "
+        "absent when it did not.",
+        "Absent; the smaller sizes stay for the rest of the run.",
+        worry_above=0.0,
     ),
 )
 
