@@ -13,6 +13,7 @@ from pathlib import Path
 from grpo_zero.allocator import keep_freed_memory
 from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
+from grpo_zero.observe.terminal import one_line, show
 from grpo_zero.plan.models import local_spec
 from grpo_zero.runs import CONFIG_FILE, find_run, model_of, run_config
 
@@ -25,6 +26,7 @@ DEFAULT_CONFIG = "quickstart"
 AUTO = "auto"
 """Of ``--resume``: look for the run."""
 FULL_DISK = "The disk is full ({}): make room, then go on with --resume; the last checkpoint is whole."
+UNUSABLE = "{} cannot be read or written ({}): check the path and its permissions, or give another."
 OUT_OF_MEMORY = (
     "The GPU ran out of memory: lower training.micro_batch_tokens (update) or training.num_slots (sampling), or set "
     "training.memory_efficient_adamw=true or training.moment_bits=8; a run with a checkpoint goes on with --resume."
@@ -41,20 +43,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.run(options) or 0
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        show(f"error: {one_line(str(error))}", stream=sys.stderr)
         return 2
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, named here without importing torch
             raise
-        print(f"error: {OUT_OF_MEMORY}", file=sys.stderr)
+        show(f"error: {OUT_OF_MEMORY}", stream=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        print(f"error: {FULL_DISK.format(error.filename or 'where the run is written')}", file=sys.stderr)
+            if error.filename is None:
+                raise
+            show(f"error: {one_line(UNUSABLE.format(str(error.filename)[:200], error.strerror))}", stream=sys.stderr)
+            return 2
+        show(f"error: {FULL_DISK.format(error.filename or 'where the run is written')}", stream=sys.stderr)
         return 2
 
 

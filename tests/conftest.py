@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 from helpers.runs import DigitsTask, make_model_folder
 from helpers.tiny import SPECS, tiny_decoder
+from hypothesis import settings
 
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.tasks import TASKS
+
+# The same examples in every run, and no time limit for one, which a busy machine may break.
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.load_profile("fixed")
 
 
 @pytest.fixture(scope="session")

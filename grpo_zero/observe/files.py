@@ -6,11 +6,15 @@ import dataclasses
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from grpo_zero.errors import UserError
 from grpo_zero.observe.record import SampleRecord, StepRecord
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class JsonLines:
@@ -21,7 +25,7 @@ class JsonLines:
         is_kept: when resuming, rows it is false for are dropped first, so that a resumed run's file
             equals that of a run never interrupted. None keeps all.
 
-    A last line torn by a crash is dropped in any case.
+    A last line torn by a crash is dropped in any case. Raises ``UserError`` when resuming for any other line that is no record.
     """
 
     def __init__(self, path: Path, is_kept: Callable[[Mapping[str, Any]], bool] | None = None) -> None:
@@ -32,7 +36,7 @@ class JsonLines:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Writes one line; numbers that JSON lacks (NaN, infinity) become null."""
-        self._stream.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
+        self._stream.write(_json(row) + "\n")
 
     def sync(self) -> None:
         """Waits until all lines are on the disk."""
@@ -69,8 +73,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
     """Writes JSON that is either the old or the new content whatever happens, never a part."""
-    text = json.dumps(finite(summary), ensure_ascii=False, allow_nan=False, indent=2)
-    _replace(path, text + "\n")
+    _replace(path, _json(summary, indent=2) + "\n")
+
+
+def _json(value: Mapping[str, Any], indent: int | None = None) -> str:
+    """JSON that is read by eye: only what UTF-8 cannot hold, lone surrogates, stands as an escape."""
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _replace(path: Path, text: str) -> None:
@@ -86,9 +95,19 @@ def _drop_torn_and_unkept(path: Path, is_kept: Callable[[Mapping[str, Any]], boo
     *lines, torn = path.read_bytes().decode("utf-8", errors="replace").split("\n")
     kept = lines
     if is_kept is not None:
-        kept = [line for line in lines if is_kept(json.loads(line))]
+        kept = [line for number, line in enumerate(lines, 1) if is_kept(_record(line, f"{path} line {number}"))]
     if torn or len(kept) < len(lines):
         _replace(path, "".join(line + "\n" for line in kept))
+
+
+def _record(line: str, place: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict) or type(row.get("step")) is not int or "kind" not in row:
+        raise UserError(f"{place} is no record with step and kind: the file was damaged; remove that line to go on.")
+    return row
 
 
 def finite(value: Any) -> Any:

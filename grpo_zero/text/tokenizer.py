@@ -77,7 +77,9 @@ class Tokenizer:
         return eos_id if eos_id in self.stop_ids else min(self.stop_ids)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of ``text``. Nothing is added; special tokens in the text become their ids."""
+        """Ids of ``text``. Nothing is added; special tokens in the text become their ids, lone surrogates U+FFFD."""
+        if not text.isascii():  # JSON may hold halves of a surrogate pair, which are no characters
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return self._backend.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
