@@ -36,7 +36,8 @@ OUT_OF_MEMORY = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    Returns the exit code: 0; 2 for bad input; 130 after Ctrl-C and 143 after SIGTERM, with the run saved.
+    Returns the exit code: 0; 1 where ``verify`` finds a difference; 2 for bad input; 130 after Ctrl-C and 143 after SIGTERM,
+    with the run saved.
     """
     options = parse(sys.argv[1:] if arguments is None else arguments)
     keep_freed_memory()
@@ -93,10 +94,18 @@ def build_parser() -> argparse.ArgumentParser:
             metavar="RUN",
             help="go on with this run folder from its last checkpoint; auto: with the latest run of this config, or a new one",
         )
-    evaluate = _command(commands, "eval", "Score a model on the held-out problems.", _eval)
+    evaluate = _command(commands, "eval", "Score a model on the held-out problems; compare two.", _eval)
     for tasked in (train, evaluate):
         tasked.add_argument("--task", metavar="FILE", help="a task of your own, my_task.py or my_task.py:Class")
     evaluate.add_argument("--model", metavar="PATH", help="model or run folder; a run brings its config along")
+    evaluate.add_argument("--samples", metavar="N", type=int, help="sampled answers a problem: pass@k up to N")
+    evaluate.add_argument("--output", metavar="FILE", type=Path, help="write every answer to this new .jsonl file")
+    evaluate.add_argument(
+        "--answers", metavar="FILE", type=Path, help="score the answers in a file of --output instead"
+    )
+    evaluate.add_argument(
+        "--compare", metavar="OTHER", help="on the same problems: a model, a run folder, or a file of --output"
+    )
     evaluate.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
     chat = _command(commands, "chat", "Talk to a model.", _chat)
     chat.add_argument("--model", metavar="PATH", help="model or run folder; a run brings its config along")
@@ -106,10 +115,17 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("target", type=Path, help="folder to write")
     export.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="default: as in the source")
     check = _command(commands, "check-task", "Say what is wrong with a task, before a model is asked.", _check_task)
-    check.add_argument("--task", metavar="FILE", help="my_task.py, my_task.py:Class, countdown or gsm8k")
+    check.add_argument(
+        "--task", metavar="FILE", help="my_task.py, my_task.py:Class, or a bundled one: gsm8k, reasoning_gym:chain_sum"
+    )
+    verify = _command(commands, "verify", "Do steps of a run again and compare them with what it recorded.", _verify)
+    verify.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
+    verify.add_argument("--steps", metavar="N", type=int, help="at most so many (default: up to the last checkpoint)")
     plan = _command(commands, "plan", "Show where memory would go, and choose the settings that make a run fit.", _plan)
     plan.add_argument("--model", metavar="PATH", help="model folder or its config.json, .gguf file or embedded:NAME")
-    plan.add_argument("--memory", metavar="GIB", type=float, help="memory of the device (default: what is free here)")
+    plan.add_argument(
+        "--memory", metavar="GIB", type=float, help="GiB of the device (default: training.memory, or what is free)"
+    )
     plan.add_argument("--device", choices=("cpu", "cuda"), help="default: the config's")
     bench = _command(commands, "bench", "Time one GRPO step: sampling and update, with random rewards.", _bench)
     bench.add_argument("workload", help="W1, W2, quickstart, GPU-0.5B or GPU-3B: see docs/benchmarks.md")
@@ -127,7 +143,7 @@ def _command(
     summary: str,
     run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
-    has_config = name not in ("export", "bench")
+    has_config = name not in ("export", "bench", "verify")
     parser = commands.add_parser(
         name,
         help=summary,
@@ -186,10 +202,23 @@ def _sft(options: argparse.Namespace) -> int:
 
 def _eval(options: argparse.Namespace) -> None:
     _check_json_folder(options.json)
+    if options.samples is not None and options.samples < 1:
+        raise UserError(f"--samples is {options.samples}, but each problem needs at least one: give 1 or more.")
+    if options.answers is not None:
+        for name in ("model", "config", "task", "samples", "output", "overrides"):
+            if getattr(options, name):
+                given = f"--{name}" if name != "overrides" else " ".join(options.overrides)
+                raise UserError(f"--answers takes finished answers, on which {given} has no effect: leave it out.")
+        from grpo_zero.commands.evaluate import score_answers
+
+        score_answers(options.answers, options.json, options.compare)
+        return
+    if options.samples is not None:
+        options.overrides = [*options.overrides, f"evaluation.samples_per_problem={options.samples}"]
     config = _config(options)
     from grpo_zero.commands.evaluate import evaluate_model
 
-    evaluate_model(config, options.json)
+    evaluate_model(config, options.json, options.output, options.compare)
 
 
 def _chat(options: argparse.Namespace) -> None:
@@ -214,6 +243,15 @@ def _check_task(options: argparse.Namespace) -> None:
         config = replace(config, data=replace(config.data, verify_timeout_s=CHECK_TIMEOUT_S))
     task = make_task(config)
     report(task, load_rows(config, task)[0])
+
+
+def _verify(options: argparse.Namespace) -> int:
+    if options.steps is not None and options.steps < 1:
+        raise UserError(f"--steps is {options.steps}, but at least one step has to be done again: give 1 or more.")
+    config = run_config(options.run_folder)
+    from grpo_zero.commands.verify import verify
+
+    return 0 if verify(config, options.run_folder, options.steps) else 1
 
 
 def _plan(options: argparse.Namespace) -> None:

@@ -62,18 +62,21 @@ class DataConfig:
 
     task: str = option(
         "countdown",
-        "The task, which asks and verifies: countdown, gsm8k, rewards, or a file of your own, my_task.py.",
+        "The task, which asks and verifies: countdown, gsm8k, math, reasoning_gym:NAME, rewards, or a file of your own, "
+        "my_task.py.",
     )
     verify_timeout_s: float | None = option(
         None,
-        "Verify in processes of their own, this many seconds an answer at most; null is here, without limit.",
+        "Verify in processes of their own, this many seconds an answer at most; null is the task's own limit: 5 for math and "
+        "reasoning_gym, else none and no such processes.",
         above=0,
         may_change=True,
     )
     verify_workers: int = option(2, "How many such processes.", minimum=1, may_change=True)
     path: str = option(
         "Countdown-Tasks-3to4",
-        "Parquet or jsonl file, or a folder of them (GSM8K: train and test); generate makes Countdown problems.",
+        "Parquet or jsonl file, a folder of them (train and test), or a data set's Hugging Face id, as in openai/gsm8k; generate "
+        "makes Countdown or reasoning-gym problems.",
         may_change=True,
     )
     test_size: int = option(128, "Number of problems held out for evaluation: the last of the data.", minimum=0)
@@ -86,8 +89,11 @@ class DataConfig:
     )
     number_range: tuple[int, int] = option((1, 99), "Smallest and largest number of a generated problem.", minimum=1)
     target_range: tuple[int, int] = option((10, 100), "Smallest and largest target of a generated problem.", minimum=1)
+    parameters: tuple[str, ...] | None = option(
+        None, "Task reasoning_gym: parameters of its data set, each as name=value; null is its own defaults."
+    )
     prompt: str | None = option(
-        None, "User message: Countdown with {nums} and {target}, GSM8K with {question}; null is the task's own."
+        None, "User message: Countdown with {nums} and {target}, others with {question}; null is the task's own."
     )
     system_prompt: str | None = option(None, "System message; null is the task's own, empty text is none.")
     response_start: str | None = option(
@@ -105,6 +111,12 @@ class DataConfig:
         "Task rewards: functions of yours as TRL takes them, each as my_rewards.py:function; data.path has the prompts.",
     )
     reward_weights: tuple[float, ...] | None = option(None, "Task rewards: a weight for each function; null is 1 each.")
+    reward_batch: str | None = option(
+        None,
+        "Task rewards: what a function gets in one call; answer, one alone (null means this), or group, all answers to a "
+        "question, which it may compare.",
+        choices=("answer", "group"),
+    )
     answer_mark: str | None = option(None, "GSM8K: what stands before the final answer; null is ####.")
     data_seed: int = option(
         1337,
@@ -445,7 +457,7 @@ def check_config(config: Config) -> None:
             "folder, or set model.random_init to false."
         )
     _check_memory(training)
-    _check_lora(config.lora, training)
+    _check_lora(config.lora)
     _check_groups(training)
     _check_updates(training)
     _check_algorithm(config.algorithm)
@@ -492,7 +504,7 @@ def _check_run_name(name: str | None) -> None:
         )
 
 
-def _check_lora(lora: LoraConfig, training: TrainingConfig) -> None:
+def _check_lora(lora: LoraConfig) -> None:
     for target in lora.targets:
         if target not in LORA_TARGETS:
             tables = target in ("lm_head", "embed_tokens")
@@ -504,8 +516,6 @@ def _check_lora(lora: LoraConfig, training: TrainingConfig) -> None:
         raise UserError(
             "lora.adapter is given, but lora.rank is 0, so there is nothing to load it into: set lora.rank to its rank."
         )
-    if lora.rank and training.memory is not None:
-        raise UserError("training.memory cannot plan LoRA, whose gradients and moments are small: leave it null.")
 
 
 def _check_memory(training: TrainingConfig) -> None:

@@ -11,8 +11,10 @@ CHECKSUMS_FILE = "checksums.json"
 
 def write_checksums(folder: Path) -> None:
     """Write ``checksums.json``: bytes and SHA-256 of every other file in ``folder``, by relative path."""
-    found = {path.relative_to(folder).as_posix(): _facts(path) for path in sorted(folder.rglob("*")) if path.is_file()}
-    (folder / CHECKSUMS_FILE).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    target = folder / CHECKSUMS_FILE
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != target]
+    found = {path.relative_to(folder).as_posix(): _facts(path) for path in files}
+    target.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def damage(folder: Path) -> str | None:

@@ -97,7 +97,7 @@ def _faults(problem: Problem, what: str, verdict: Verdict, seconds: float) -> It
 def _right_answers(task: Task, problems: Sequence[Problem], verdicts: Sequence[Verdict]) -> Iterator[str]:
     if task.example is None:
         rewards = {verdict.reward for verdict in verdicts if not math.isnan(verdict.reward)}
-        if len(rewards) == 1 and task.name not in TASKS:
+        if len(rewards) == 1 and task.name.partition(":")[0] not in TASKS:
             yield (
                 f"every text that was tried gets the reward {rewards.pop():g}: add example(row), a completion that is right, so "
                 "that it can be told from the others."

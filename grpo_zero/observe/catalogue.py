@@ -33,6 +33,11 @@ class Metric:
     verl: str = ""
     """Its name in verl, where there is one."""
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether an equal run has an equal value: not what was measured of time and memory."""
+        return self.unit not in ("seconds", "tokens per second", "GiB") and self.name != "sample_share"
+
     def is_worrying(self, value: float) -> bool:
         """Whether ``value`` is outside the healthy range, or no number at all."""
         if value != value:

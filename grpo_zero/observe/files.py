@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a file of JSON lines that may still be growing: a torn last line is left out."""
     lines = path.read_bytes().split(b"\n")
     return [json.loads(line) for line in lines[:-1]]
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a whole file of JSON lines: all of them or none whatever happens. NaN and infinity become null."""
+    _replace(path, "".join(_json(row) + "\n" for row in rows))
 
 
 def write_summary(path: Path, summary: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from grpo_zero.checkpoint.checksums import write_checksums
 from grpo_zero.checkpoint.save import save_folder
 from grpo_zero.config import LoraConfig
 from grpo_zero.errors import UserError
-from grpo_zero.model.lora import merged_state
+from grpo_zero.model.lora import MergedState
 from grpo_zero.runs import ADAPTER_FOLDER, MODEL_FOLDER, OPTIMIZER_FILE, STATE_FILE, checkpoints
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy
@@ -30,7 +30,7 @@ def save_model(policy: Policy, folder: Path, *, overwrite: bool = False) -> None
     """Write the policy as a Hugging Face folder, whole or not at all."""
     save_folder(
         folder,
-        merged_state(policy.decoder),
+        MergedState(policy.decoder),
         policy.decoder.spec,
         config=policy.source.config,
         tokenizer=policy.tokenizer,

@@ -1,13 +1,15 @@
-"""The policy to stay near: the starting weights, frozen. Loaded only when ``algorithm.kl_weight`` is not 0."""
+"""The policy to stay near: the starting weights, frozen. There only when ``algorithm.kl_weight`` is not 0."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 from grpo_zero.config import Config
 from grpo_zero.errors import UserError
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.model.lora import without_adapters
 from grpo_zero.train.adapters import adapt
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.evaluate import Judged
@@ -41,11 +43,18 @@ class KLReference:
 def load_kl_reference(policy: Policy, config: Config) -> KLReference | None:
     """The starting policy of the run, also of a resumed one; None when nothing holds the policy to it.
 
+    With LoRA it is the policy's own frozen weights, with the adapter that the run started from, if any: no second copy.
+
     Raises:
         UserError: the starting model is not there any more.
     """
     if not config.algorithm.kl_weight:
         return None
+    if config.lora.rank:
+        base = without_adapters(policy.decoder)
+        if config.lora.adapter:
+            adapt(replace(policy, decoder=base), config)
+        return KLReference(base, policy, config)
     try:
         start = load_policy(config.model, init_seed=config.training.random_seed)
     except UserError as error:
@@ -53,5 +62,4 @@ def load_kl_reference(policy: Policy, config: Config) -> KLReference | None:
         raise UserError(
             f"algorithm.kl_weight is {weight}, so the run needs the model it started from: {error}"
         ) from error
-    adapt(start, config)
     return KLReference(start.decoder, policy, config)

@@ -75,20 +75,19 @@ def find_start(config: Config, run_folder: Path | None) -> Start:
     for checkpoint in reversed(found):
         fault = _fault(checkpoint, config)
         if fault is None:
-            state = json.loads((checkpoint / STATE_FILE).read_text())
-            return Start(
-                _model(config, checkpoint),
-                checkpoint,
-                int(state["step"]),
-                bool(state.get("is_evaluated", True)),
-                is_resumed=True,
-                notes=tuple(notes),
-            )
+            return start_at(config, checkpoint, tuple(notes))
         notes.append(f"passed over {checkpoint.name}: {fault}")
     raise UserError(
         f"None of the {len(found)} checkpoints in {folder} can be used ({'; '.join(notes)}): restore one from a copy, or start "
         "again with a new training.run_name."
     )
+
+
+def start_at(config: Config, checkpoint: Path, notes: tuple[str, ...] = ()) -> Start:
+    """Right after that checkpoint, which is whole."""
+    state = json.loads((checkpoint / STATE_FILE).read_text())
+    is_evaluated = bool(state.get("is_evaluated", True))
+    return Start(_model(config, checkpoint), checkpoint, int(state["step"]), is_evaluated, is_resumed=True, notes=notes)
 
 
 def _model(config: Config, checkpoint: Path) -> ModelConfig:

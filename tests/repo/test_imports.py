@@ -28,6 +28,7 @@ LAYERS = [
         "packaged",
     },
     {"text", "tasks", "reference", "observe", "algorithms"},
+    {"scores"},
     {"model"},
     {"plan"},
     {"checkpoint"},
@@ -57,6 +58,7 @@ TORCH_FREE = [
     "tasks",
     "reference",
     "observe",
+    "scores",
 ]
 TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads", "plan", "commands.plan"]
 
