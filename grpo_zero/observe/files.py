@@ -6,15 +6,13 @@ import dataclasses
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from grpo_zero.errors import UserError
+from grpo_zero.json_text import json_object, json_text
 from grpo_zero.observe.record import SampleRecord, StepRecord
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class JsonLines:
@@ -36,7 +34,7 @@ class JsonLines:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Writes one line; numbers that JSON lacks (NaN, infinity) become null."""
-        self._stream.write(_json(row) + "\n")
+        self._stream.write(json_text(finite(row)) + "\n")
 
     def sync(self) -> None:
         """Waits until all lines are on the disk."""
@@ -73,18 +71,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Writes a whole file of JSON lines: all of them or none whatever happens. NaN and infinity become null."""
-    _replace(path, "".join(_json(row) + "\n" for row in rows))
+    _replace(path, "".join(json_text(finite(row)) + "\n" for row in rows))
 
 
 def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
     """Writes JSON that is either the old or the new content whatever happens, never a part."""
-    _replace(path, _json(summary, indent=2) + "\n")
-
-
-def _json(value: Mapping[str, Any], indent: int | None = None) -> str:
-    """JSON that is read by eye: only what UTF-8 cannot hold, lone surrogates, stands as an escape."""
-    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    _replace(path, json_text(finite(summary), indent=2) + "\n")
 
 
 def _replace(path: Path, text: str) -> None:
@@ -106,12 +98,9 @@ def _drop_torn_and_unkept(path: Path, is_kept: Callable[[Mapping[str, Any]], boo
 
 
 def _record(line: str, place: str) -> Mapping[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        row = None
-    if not isinstance(row, dict) or type(row.get("step")) is not int or "kind" not in row:
-        raise UserError(f"{place} is no record with step and kind: the file was damaged; remove that line to go on.")
+    row = json_object(line.encode(), place, "remove that line to go on")
+    if type(row.get("step")) is not int or "kind" not in row:
+        raise UserError(f"{place} is no record with step and kind: remove that line to go on.")
     return row
 
 

@@ -18,6 +18,7 @@ LAYERS = [
         "grpo_zero",
         "types",
         "errors",
+        "json_text",
         "allocator",
         "randomness",
         "settings",
@@ -45,6 +46,7 @@ SIBLINGS_ARE_STRANGERS = [{"text", "tasks", "reference", "observe", "algorithms"
 TORCH_FREE = [
     "types",
     "errors",
+    "json_text",
     "allocator",
     "randomness",
     "settings",
