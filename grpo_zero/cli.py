@@ -15,6 +15,7 @@ from pathlib import Path
 from grpo_zero.allocator import keep_freed_memory
 from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
+from grpo_zero.observe.terminal import one_line, show
 from grpo_zero.out_of_memory import is_out_of_memory
 from grpo_zero.plan.models import local_spec
 from grpo_zero.runs import CONFIG_FILE, find_run, model_of, run_config
@@ -28,6 +29,7 @@ DEFAULT_CONFIG = "quickstart"
 AUTO = "auto"
 """Of ``--resume``: look for the run."""
 FULL_DISK = "The disk is full ({}): make room, then go on with --resume; the last checkpoint is whole."
+UNUSABLE = "{} cannot be read or written ({}): check the path and its permissions, or give another."
 OUT_OF_MEMORY = (
     "Memory ran out ({}): lower training.num_slots (sampling) or training.micro_batch_tokens (update), or set "
     "training.memory_efficient_adamw=true or training.moment_bits=8; `grpo-zero plan` shows where memory goes, and a run with a "
@@ -46,12 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.run(options) or 0
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        show(f"error: {one_line(str(error))}", stream=sys.stderr)
         return 2
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        print(f"error: {OUT_OF_MEMORY.format(str(error).partition(chr(10))[0] or 'no more was left')}", file=sys.stderr)
+        message = OUT_OF_MEMORY.format(str(error).partition(chr(10))[0] or "no more was left")
+        show(f"error: {one_line(message)}", stream=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -61,8 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        print(f"error: {FULL_DISK.format(error.filename or 'where the run is written')}", file=sys.stderr)
+            if error.filename is None:
+                raise
+            show(f"error: {one_line(UNUSABLE.format(str(error.filename)[:200], error.strerror))}", stream=sys.stderr)
+            return 2
+        show(f"error: {FULL_DISK.format(error.filename or 'where the run is written')}", stream=sys.stderr)
         return 2
 
 

@@ -18,6 +18,7 @@ LAYERS = [
         "grpo_zero",
         "types",
         "errors",
+        "json_text",
         "allocator",
         "out_of_memory",
         "randomness",
@@ -46,6 +47,7 @@ SIBLINGS_ARE_STRANGERS = [{"text", "tasks", "reference", "observe", "algorithms"
 TORCH_FREE = [
     "types",
     "errors",
+    "json_text",
     "allocator",
     "out_of_memory",
     "randomness",
