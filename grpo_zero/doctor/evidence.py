@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import statistics
@@ -86,7 +87,7 @@ class Series:
         alone (von Neumann, 1941)."""
         if len(self) < 2:
             return math.inf
-        jumps = [after - before for before, after in zip(self.values, self.values[1:], strict=False)]
+        jumps = [after - before for before, after in itertools.pairwise(self.values)]
         return math.sqrt(statistics.fmean(jump * jump for jump in jumps) / self.size)
 
     def moved(self, at_least: float) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from grpo_zero.doctor.evidence import Evidence, percent
 from grpo_zero.doctor.finding import Finding
 
@@ -20,7 +22,7 @@ def memory_climbing(evidence: Evidence) -> Finding | None:
         if len(peak) < MIN_STEPS:
             continue
         later = peak.values[len(peak) // 2 :]
-        num_rises = sum(after > 1.005 * before for before, after in zip(later, later[1:], strict=False))
+        num_rises = sum(after > 1.005 * before for before, after in itertools.pairwise(later))
         is_rising_still = later[-1] > 1.02 * later[len(later) // 2]
         if later[-1] > CLIMB * later[0] and num_rises >= 3 and is_rising_still:
             middle = peak.steps[len(peak) // 2]

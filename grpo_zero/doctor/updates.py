@@ -119,7 +119,7 @@ def gradient_spikes(evidence: Evidence) -> Finding | None:
     return Finding(
         "Gradient spikes",
         "warning",
-        f"{len(spikes)} of {len(norms)} gradients are more than {SPIKE:.0f} times the median; runs often diverge after such steps.",
+        f"{len(spikes)} of {len(norms)} gradients are more than {SPIKE:.0f} times the median: runs often diverge after such.",
         (
             *(f"grad_norm {number(value)} (step {step})" for step, value in spikes[-3:]),
             f"median {number(median)}; scaled down to training.max_grad_norm={limit:g}",
@@ -183,7 +183,7 @@ def loss_is_zero(evidence: Evidence) -> Finding | None:
     return Finding(
         "A loss of 0 is normal",
         "note",
-        "The loss is 0 to three digits, as it must be: advantages sum to 0 in each group; what moves the weights is the gradient.",
+        "The loss is 0 to three digits, as it must be: advantages sum to 0 in each group; the gradient does not.",
         (f"loss between {number(min(loss.values))} and {number(max(loss.values))}", str(norms.tail)),
         ("look at reward, eval/success and grad_norm instead",),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grpo_zero.doctor.evidence import Evidence, Series
 from grpo_zero.observe.catalogue import Metric, find_metric
@@ -82,10 +82,10 @@ def charts_of(evidence: Evidence) -> list[Chart]:
         _chart(
             evidence,
             "groups",
-            "Groups without a difference",
+            "Groups all alike",
             "share",
             {
-                "zero_variance_share": ("all", BLUE),
+                "zero_variance_share": ("any", BLUE),
                 "zero_variance_all_right_share": ("all right", GREEN),
                 "zero_variance_all_wrong_share": ("all wrong", ORANGE),
             },
@@ -103,7 +103,7 @@ def charts_of(evidence: Evidence) -> list[Chart]:
         *_off_policy(evidence),
         Chart(
             "time",
-            "Where a step's time goes",
+            "Time of a step",
             "seconds",
             _curves(
                 evidence,
@@ -155,8 +155,8 @@ def _held_out(evidence: Evidence, name: str, label: str, colour: str) -> tuple[C
     if not series:
         return ()
     has_band = low.steps == high.steps == series.steps
-    band = (low, high) if has_band else (None, None)
-    return (Curve(label, series, colour, *band, is_noisy=False),)
+    curve = Curve(label, series, colour, is_noisy=False)
+    return (replace(curve, low=low, high=high) if has_band else curve,)
 
 
 def _explained(*names: str) -> tuple[Metric, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ PNG_DPI = 160
 SMOOTH = 7
 """Steps of the moving average."""
 INK, PALE, WORRY = "#30363d", "#e3e6ea", "#d1495b"
-STYLE = {
+STYLE: Any = {
     "font.size": 9.0,
     "font.family": "sans-serif",
     "axes.edgecolor": PALE,
@@ -85,7 +85,14 @@ def _paint(axes: Axes, chart: Chart) -> None:
     axes.margins(x=0.01)
     if len(chart.curves) > 1:
         axes.legend(
-            frameon=False, ncols=len(chart.curves), loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1
+            frameon=False,
+            ncols=len(chart.curves),
+            fontsize=8.5,
+            handlelength=1.2,
+            columnspacing=1.2,
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            borderaxespad=0.1,
         )
 
 

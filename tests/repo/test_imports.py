@@ -63,7 +63,15 @@ TORCH_FREE = [
     "doctor",
     "report",
 ]
-TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads", "plan", "commands.plan", "commands.doctor"]
+TORCH_FREE += [
+    "rollout.scheduler",
+    "model.spec",
+    "model.families",
+    "bench.workloads",
+    "plan",
+    "commands.plan",
+    "commands.doctor",
+]
 
 
 def module_name(path: Path) -> str:
