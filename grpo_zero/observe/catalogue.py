@@ -516,8 +516,8 @@ def markdown_table() -> str:
         "## Names elsewhere",
         "",
         "TensorBoard's event file has the original GRPO-Zero's tags too, so that its charts go on. Its `format_reward` is "
-        "10 times `reward/format`, and its `text_0` and so on are a step's first answers. Where `skip_unfinished_episodes` is true, its "
-        "means were over finished answers; ours are always over all.",
+        "10 times `reward/format`, and its `text_0` and so on are a step's first answers. Where "
+        "`skip_unfinished_episodes` is true, its means were over finished answers; ours are always over all.",
         "",
         "| here | TRL | verl | original GRPO-Zero |",
         "|---|---|---|---|",

@@ -29,7 +29,8 @@ class Sink(Protocol):
 def require_installed(names: Sequence[str]) -> None:
     """Raises ``UserError`` where the package of a sink is missing: before the work, not after it."""
     for name in names:
-        if importlib.util.find_spec(name) is None:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:  # a folder of that name, as wandb makes one, is no package
             raise UserError(
                 f"training.sinks has {name}, but the package is not installed: install it with `uv pip install {name}`, or "
                 "leave it out."
