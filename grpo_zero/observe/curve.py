@@ -12,9 +12,11 @@ BARS = "▁▂▃▄▅▆▇█"
 def sparkline(values: Sequence[float], width: int) -> str:
     """The values as one line of bars from the lowest to the highest, at most ``width`` of them: means of neighbours where there
     are more values."""
+    if not len(values):
+        return ""
     columns = np.array_split(np.asarray(values, dtype=np.float64), min(width, len(values)))
-    means = np.array([column.mean() for column in columns if len(column)])
-    low, high = (means.min(), means.max()) if len(means) else (0.0, 0.0)
+    means = np.array([column.mean() for column in columns])
+    low, high = means.min(), means.max()
     if high == low:
         return BARS[len(BARS) // 2] * len(means)
     heights = np.rint((means - low) / (high - low) * (len(BARS) - 1)).astype(int)

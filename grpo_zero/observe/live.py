@@ -33,6 +33,8 @@ REDRAW_INTERVAL_S = 0.25
 REDRAW_COST = 50.0
 """A drawing that took long is followed by a pause this many times as long: at most 2 % of the time go into drawing."""
 CURVE_WIDTH = 40
+MAX_CHARS = 1000
+"""Of a text that is shown on one line."""
 ERASE = "\r\x1b[J"
 """From the start of the line to the end of the screen."""
 CURVES = {"train": ("reward", "reward"), "eval": ("eval/success", "held-out"), "sft": ("loss", "loss")}
@@ -92,9 +94,9 @@ class LiveView(Console):
 
     def show_group(self, question: str, best: tuple[float, str], worst: tuple[float, str]) -> None:
         """Shows them from the next drawing on."""
-        self._group = [("asked", "", question)]
+        self._group = [("asked", "", one_line(question[:MAX_CHARS]))]
         for label, (reward, answer) in (("best", best), ("worst", worst)):
-            self._group.append((label, f"{reward:.3g}", answer))
+            self._group.append((label, f"{reward:.3g}", one_line(answer[:MAX_CHARS])))
 
     def close(self) -> None:
         """Takes the view away."""
@@ -125,7 +127,7 @@ class LiveView(Console):
         colours = {"asked": "dim", "best": "green", "worst": "red"}
         for label, reward, text in self._group:
             lead = f"{label:<9} " + (f"{reward:<5} " if reward else "")
-            rows.append(Text.assemble((lead, colours[label]), one_line(text)))
+            rows.append(Text.assemble((lead, colours[label]), text))
         return rows
 
 

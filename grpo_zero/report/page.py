@@ -138,7 +138,7 @@ def _settings(config: Config) -> str:
 
 def _machine(evidence: Evidence) -> str:
     summary: Mapping[str, Any] = evidence.summary
-    facts = dict(summary.get("machine", {}))
+    facts = {**summary.get("code", {}), **summary.get("machine", {})}
     for key, unit in (("peak_gib", "GiB"), ("peak_host_gib", "GiB"), ("step_s_median", "s")):
         if summary.get(key) is not None:
             facts[key] = f"{summary[key]:.2f} {unit}"

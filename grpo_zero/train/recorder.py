@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 import platform
+import subprocess
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import torch
 
+import grpo_zero
 from grpo_zero.config import Config
 from grpo_zero.observe.console import Console
 from grpo_zero.observe.files import MetricsFile, SamplesFile
@@ -113,6 +116,26 @@ def machine_facts(device: torch.device) -> dict[str, str | int]:
     if device.type == "cuda":
         facts["gpu"] = torch.cuda.get_device_name(device)
     return facts
+
+
+def code_facts() -> dict[str, str]:
+    """The package's version, and the commit where it is a checkout (``+`` behind it when tracked files have changed since)."""
+    facts = {"grpo_zero": metadata.version("grpo-zero")}
+    root = Path(grpo_zero.__file__).parents[1]
+    if (root / ".git").exists():
+        commit, changed = _git(root, "rev-parse", "--short=8", "HEAD"), _git(root, "status", "--porcelain", "-uno")
+        if commit:
+            facts["commit"] = commit + ("+" if changed else "")
+    return facts
+
+
+def _git(root: Path, *words: str) -> str:
+    """What git says; nothing where it is missing, or refuses."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _processor() -> str:

@@ -29,7 +29,7 @@ from grpo_zero.train.optimizer import make_optimizer
 from grpo_zero.train.planned import Prediction, settle_memory
 from grpo_zero.train.policy import load_policy, resolve_device, set_recompute
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
-from grpo_zero.train.recorder import Recorder, machine_facts
+from grpo_zero.train.recorder import Recorder, code_facts, machine_facts
 from grpo_zero.train.resume import Start, check_resumed, find_start
 from grpo_zero.train.summary import summarise
 
@@ -263,4 +263,5 @@ class Run:
             "peak_gib": device_peak_gib(device),
             "peak_host_gib": peak_gib(),
             "machine": machine_facts(device),
+            "code": code_facts(),
         }
