@@ -11,12 +11,16 @@ MOST_CUT_IN_LOSS = 0.3
 EXPLOSION = 1.5
 
 
+def most_cut(evidence: Evidence) -> float:
+    """Share of cut answers that passes for healthy."""
+    return MOST_CUT if evidence.config.training.skip_unfinished_episodes else MOST_CUT_IN_LOSS
+
+
 def truncation(evidence: Evidence) -> Finding | None:
     """Many answers are cut by the limit."""
     cut, length = evidence.series("truncated_share"), evidence.series("length")
     training, algorithm = evidence.config.training, evidence.config.algorithm
-    limit = MOST_CUT if training.skip_unfinished_episodes else MOST_CUT_IN_LOSS
-    if not cut or cut.tail.mean <= limit:
+    if not cut or cut.tail.mean <= most_cut(evidence):
         return None
     advice = [f"room for them: training.max_gen_len={2 * training.max_gen_len}"]
     if training.skip_unfinished_episodes:

@@ -157,7 +157,8 @@ _COMPLETIONS = (
         "truncated_share",
         "share",
         "Share of completions that max_gen_len cut.",
-        "Near 0; worry above 0.1 and raise training.max_gen_len.",
+        "Near 0; worry above 0.1 and raise training.max_gen_len; above 0.3 where cut answers are in the loss, which then costs "
+        "them.",
         worry_above=0.1,
         trl="completions/clipped_ratio",
         verl="response_length/clip_ratio",

@@ -1,8 +1,8 @@
 """The live view of a terminal: what the console prints, and below it a few lines that are redrawn.
 
     step 12/90 · updating · left 4 min
-    held-out  30.2 % ▁▄▆█ 58.0 %
     reward    0.439 ▁▂▂▃▄▅▅▆▆▇█ 0.772
+    held-out  30.2 % ▁▄▆█ 58.0 %
     asked     Make 5 from [10, 12, 14].
     best      1.1   14 - 12 = 2, 10 / 2 = 5, yes </think> <answer>10 / (14 - 12)</answer>
     worst     0     14 + 10 = 24, 24 - 12 = 12, no 12 + 10 = 22, 14 + ...

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from grpo_zero.doctor.evidence import Evidence, Series
+from grpo_zero.doctor.lengths import most_cut
 from grpo_zero.observe.catalogue import Metric, find_metric
 
 BLUE, GREEN, ORANGE, GREY, PURPLE = "#2f6db3", "#3a8f5c", "#c9772b", "#8a8f98", "#7a5ea8"
@@ -42,11 +42,6 @@ class Chart:
     """Values above are shaded."""
     is_stacked: bool = False
     is_wide: bool = False
-
-    @property
-    def limit(self) -> float | None:
-        """``worry_above`` where it can be drawn."""
-        return self.worry_above if self.worry_above is not None and math.isfinite(self.worry_above) else None
 
 
 def charts_of(evidence: Evidence) -> list[Chart]:
@@ -97,7 +92,10 @@ def charts_of(evidence: Evidence) -> list[Chart]:
             "tokens",
             {"length": ("all", BLUE), "length_right": ("right", GREEN), "length_wrong": ("wrong", ORANGE)},
         ),
-        _chart(evidence, "truncated", "Answers cut by the limit", "share", {"truncated_share": ("cut", BLUE)}),
+        replace(
+            _chart(evidence, "truncated", "Answers cut by the limit", "share", {"truncated_share": ("cut", BLUE)}),
+            worry_above=most_cut(evidence),
+        ),
         _chart(evidence, "entropy", "Entropy", "nats per token", {"entropy": ("entropy", BLUE)}),
         _chart(evidence, "gradient", "Gradient norm", "norm", {"grad_norm": ("before clipping", BLUE)}),
         *_off_policy(evidence),

@@ -62,13 +62,13 @@ def _paint(axes: Axes, chart: Chart) -> None:
         for curve in chart.curves:
             _line(axes, curve)
     if chart.unit == "share":
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_ylim(*_share_limits(chart))
     else:
         axes.set_ylabel(chart.unit)
         if all(min(curve.series.values) >= 0 for curve in chart.curves):
             axes.set_ylim(bottom=0)
-    limit = chart.limit
+    limit = chart.worry_above
     if limit is not None and limit < axes.get_ylim()[1]:
         top = axes.get_ylim()[1]
         axes.axhspan(limit, top, color=WORRY, alpha=0.07, linewidth=0)
@@ -129,5 +129,5 @@ def moving_average(values_T: np.ndarray) -> np.ndarray:
 def _share_limits(chart: Chart) -> tuple[float, float]:
     """From 0 to just above what is drawn, the limit included; never far above 100 %."""
     highest = max(max((curve.high or curve.series).values) for curve in chart.curves)
-    highest = max(highest, 1.3 * chart.limit if chart.limit else 0.0, 0.05)
-    return 0.0, min(1.02, math.ceil(highest * 21) / 20)
+    highest = max(highest, 1.3 * (chart.worry_above or 0.0))
+    return 0.0, min(1.02, math.ceil(highest * 21) / 20 or 0.05)
