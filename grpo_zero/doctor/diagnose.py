@@ -10,6 +10,7 @@ from grpo_zero.doctor.machine import memory_climbing, over_plan, slow_verifier
 from grpo_zero.doctor.reward import (
     failed_verifiers,
     form_without_task,
+    held_out_fell,
     held_out_is_flat,
     reward_collapse,
     reward_without_success,
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     form_without_task,
     reward_without_success,
     held_out_is_flat,
+    held_out_fell,
     reward_collapse,
     truncation,
     length_explosion,

@@ -33,10 +33,12 @@ class Window:
 
     @property
     def mean(self) -> float:
-        """Over the window."""
-        return statistics.fmean(self.values)
+        """Over the window; NaN where nothing is recorded, and a comparison with it is false."""
+        return statistics.fmean(self.values) if self.values else math.nan
 
     def __str__(self) -> str:
+        if not self.values:
+            return f"{self.name} not recorded"
         first, last = self.steps[0], self.steps[-1]
         where = f"step {first}" if first == last else f"steps {first} to {last}"
         return f"{self.name} {number(self.mean)} ({where})"
@@ -71,6 +73,8 @@ class Series:
     @property
     def best(self) -> Window:
         """The neighbouring steps with the highest mean."""
+        if not self.values:
+            return self.tail
         starts = range(len(self) - self.size + 1)
         start = max(starts, key=lambda at: statistics.fmean(self.values[at : at + self.size]))
         stop = start + self.size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpo_zero.doctor.evidence import Evidence, Series, number, percent
+from grpo_zero.doctor.evidence import Evidence, Row, Series, number, percent
 from grpo_zero.doctor.finding import Finding
 
 MIN_STEPS = 10
@@ -17,7 +17,13 @@ def form_without_task(evidence: Evidence) -> Finding | None:
     """Nearly all reward comes from a part that is not the answer."""
     reward, success = evidence.series("reward"), evidence.series("success")
     parts = evidence.parts
-    if evidence.num_steps < MIN_STEPS or len(parts) < 2 or not success or success.tail.mean >= HARDLY_ANY_SUCCESS:
+    if (
+        evidence.num_steps < MIN_STEPS
+        or len(parts) < 2
+        or not reward
+        or not success
+        or success.tail.mean >= HARDLY_ANY_SUCCESS
+    ):
         return None
     largest = max(parts, key=lambda part: part.tail.mean if part else 0.0)
     if success.rose(0.01) or largest.tail.mean <= 0 or largest.tail.mean < NEARLY_ALL * reward.tail.mean:
@@ -67,6 +73,8 @@ def held_out_is_flat(evidence: Evidence) -> Finding | None:
         "eval/success_high", 1.0
     ):
         return None
+    if held_out_fell(evidence):
+        return None
     return Finding(
         "Held-out success stays behind",
         "warning",
@@ -81,10 +89,32 @@ def held_out_is_flat(evidence: Evidence) -> Finding | None:
     )
 
 
+def held_out_fell(evidence: Evidence) -> Finding | None:
+    """Held-out success was better in an earlier evaluation, beyond both intervals."""
+    known = [row for row in evidence.evals if None not in (row.get("eval/success_low"), row.get("eval/success_high"))]
+    if len(known) < 2:
+        return None
+    best, last = max(known, key=lambda row: row["eval/success"]), known[-1]
+    if last["eval/success_high"] >= best["eval/success_low"]:
+        return None
+    rate = evidence.config.training.learning_rate
+    return Finding(
+        "Held-out success fell",
+        "problem",
+        f"Held-out success was {percent(best['eval/success'])} at step {best['step']}; now it is {percent(last['eval/success'])}.",
+        (_eval_text(best), _eval_text(last)),
+        (
+            "take the checkpoint with the best held-out success: it is always kept",
+            f"a lower learning rate: training.learning_rate={rate / 3:.0e}",
+            "hold the policy near its start: algorithm.kl_weight=0.02",
+        ),
+    )
+
+
 def reward_collapse(evidence: Evidence) -> Finding | None:
     """The reward was much better before."""
     reward = evidence.series("reward")
-    if evidence.num_steps < MIN_STEPS:
+    if evidence.num_steps < MIN_STEPS or not reward:
         return None
     drop = reward.best.mean - reward.tail.mean
     if drop < 0.3 * abs(reward.best.mean) or drop < 4 * reward.noise:
@@ -96,7 +126,7 @@ def reward_collapse(evidence: Evidence) -> Finding | None:
         f"The reward fell from {number(reward.best.mean)} to {number(reward.tail.mean)} and did not come back.",
         (str(reward.best), str(reward.tail)),
         (
-            f"a lower learning rate: training.learning_rate={rate / 3:.1g}, with training.warmup_steps=10",
+            f"a lower learning rate: training.learning_rate={rate / 3:.0e}, with training.warmup_steps=10",
             "start again from a checkpoint before the fall: model.pretrained_model_path=RUN/checkpoints/STEP/model",
             "hold the policy near its start: algorithm.kl_weight=0.02",
         ),
@@ -131,8 +161,7 @@ def _has_risen(reward: Series) -> bool:
     return bool(reward) and reward.rose(RISE * max(abs(reward.head.mean), 0.1))
 
 
-def _eval_text(row: object) -> str:
-    assert isinstance(row, dict)
+def _eval_text(row: Row) -> str:
     low, high = row.get("eval/success_low"), row.get("eval/success_high")
     interval = f", 95 %: {percent(low)} to {percent(high)}" if low is not None and high is not None else ""
     return f"eval/success {percent(row['eval/success'])} (step {row['step']}{interval})"

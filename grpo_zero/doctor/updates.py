@@ -13,6 +13,8 @@ MOST_CLIPPED = 0.2
 MOST_KL = 0.01
 SPIKE = 10.0
 """A gradient so many times the median is no noise of the step's questions."""
+RARE = 0.02
+"""Share of steps; so few spikes that lie behind were survived."""
 STUCK_STEPS = 20
 
 
@@ -73,9 +75,14 @@ def learning_rate_too_low(evidence: Evidence) -> Finding | None:
     names = ("reward", "success", "entropy", "length")
     reward, success, entropy, length = (evidence.series(name) for name in names)
     dead = evidence.series("zero_variance_share")
-    if evidence.num_steps < STUCK_STEPS or not dead or dead.tail.mean > 0.5 or not entropy:
+    if (
+        evidence.num_steps < STUCK_STEPS
+        or not dead
+        or dead.tail.mean > 0.5
+        or not (reward and success and entropy and length)
+    ):
         return None
-    if success and success.tail.mean > 0.9:
+    if success.tail.mean > 0.9:
         return None
     still = [
         not reward.moved(0.02 * abs(reward.head.mean)),
@@ -116,9 +123,10 @@ def gradient_spikes(evidence: Evidence) -> Finding | None:
     if not spikes:
         return None
     limit = evidence.config.training.max_grad_norm
+    is_past = len(spikes) <= RARE * len(norms) and spikes[-1][0] not in norms.tail.steps
     return Finding(
         "Gradient spikes",
-        "warning",
+        "note" if is_past else "warning",
         f"{len(spikes)} of {len(norms)} gradients are more than {SPIKE:.0f} times the median: runs often diverge after such.",
         (
             *(f"grad_norm {number(value)} (step {step})" for step, value in spikes[-3:]),

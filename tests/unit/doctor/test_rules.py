@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ ILL: dict[str, tuple[str, Evidence]] = {
     ),
     "Reward without success": ("problem", run({"success": flat(0.3), "reward/format": line(0.1, 0.4)})),
     "Held-out success stays behind": ("warning", run(evals={"eval/success": [0.302, 0.305]})),
+    "Held-out success fell": ("problem", run(evals={"eval/success": [0.302, 0.2], "eval/success_high": [0.326, 0.22]})),
     "Reward collapse": ("problem", run({"reward": lambda time: 0.7 if time < 0.6 else 0.1})),
     "Truncation": ("problem", run({"truncated_share": line(0.0, 0.9)})),
     "Length explosion": ("warning", run({"length": line(50, 140), "success": flat(0.3), "reward": flat(0.4)})),
@@ -176,6 +178,26 @@ def test_bfloat16_may_differ_more() -> None:
     assert titles(run({"logprob_gap": flat(0.2)}, "model.device=auto", summary=on_gpu)) == [
         "Sampler and trainer disagree"
     ]
+
+
+def test_spikes_that_lie_behind_are_a_note() -> None:
+    (finding,) = diagnose(run({"grad_norm": lambda time: 9.0 if time == 0 else 0.1}))
+    assert finding.severity == "warning", "one of 30 steps is not rare"
+    steps = [{"step": step, "grad_norm": 9.0 if step == 10 else 0.1} for step in range(200)]
+    (finding,) = diagnose(Evidence(load_config(None), steps))
+    assert finding.severity == "note"
+
+
+@pytest.mark.parametrize("name", TRAIN)
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_metric_that_is_absent_is_no_matter(name: str, keep: bool) -> None:
+    """Runs of other versions and other trainers lack some; ill runs too, since a rule may read the metric only then."""
+    for evidence in (run(), *(evidence for _, evidence in ILL.values())):
+        names = {name} if keep else evidence.train[0].keys() - {name, "step"}
+        rows = [{"step": row["step"], **{key: row[key] for key in names if key in row}} for row in evidence.train]
+        for evals in (evidence.evals, ()):
+            for finding in diagnose(replace(evidence, train=rows, evals=evals)):
+                assert finding.evidence
 
 
 def test_few_steps_are_said_to_be_few() -> None:
