@@ -101,7 +101,7 @@ def held_out_fell(evidence: Evidence) -> Finding | None:
     return Finding(
         "Held-out success fell",
         "problem",
-        f"Held-out success was {percent(best['eval/success'])} at step {best['step']}; now it is {percent(last['eval/success'])}.",
+        f"Held-out success fell to {percent(last['eval/success'])}, from {percent(best['eval/success'])} at step {best['step']}.",
         (_eval_text(best), _eval_text(last)),
         (
             "take the checkpoint with the best held-out success: it is always kept",
