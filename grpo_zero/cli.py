@@ -129,6 +129,13 @@ def build_parser() -> argparse.ArgumentParser:
     verify = _command(commands, "verify", "Do steps of a run again and compare them with what it recorded.", _verify)
     verify.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
     verify.add_argument("--steps", metavar="N", type=int, help="at most so many (default: up to the last checkpoint)")
+    doctor = _command(commands, "doctor", "Say what is going wrong in a run, and what to try.", _doctor)
+    report = _command(commands, "report", "Write a run as one HTML file: curves, findings, answers, settings.", _report)
+    for reading in (doctor, report):
+        reading.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
+    report.add_argument(
+        "--output", metavar="FILE", type=Path, help="default: report.html in the run folder; plots go beside it as .png"
+    )
     plan = _command(commands, "plan", "Show where memory would go, and choose the settings that make a run fit.", _plan)
     plan.add_argument("--model", metavar="PATH", help="model folder or its config.json, .gguf file or embedded:NAME")
     plan.add_argument(
@@ -151,7 +158,7 @@ def _command(
     summary: str,
     run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
-    has_config = name not in ("export", "bench", "verify")
+    has_config = name not in ("export", "bench", "verify", "doctor", "report")
     parser = commands.add_parser(
         name,
         help=summary,
@@ -260,6 +267,18 @@ def _verify(options: argparse.Namespace) -> int:
     from grpo_zero.commands.verify import verify
 
     return 0 if verify(config, options.run_folder, options.steps) else 1
+
+
+def _doctor(options: argparse.Namespace) -> None:
+    from grpo_zero.commands.doctor import show_findings
+
+    show_findings(options.run_folder)
+
+
+def _report(options: argparse.Namespace) -> None:
+    from grpo_zero.report.write import write_report
+
+    print(f"report: {write_report(options.run_folder, options.output)}")
 
 
 def _plan(options: argparse.Namespace) -> None:

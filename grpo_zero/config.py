@@ -125,6 +125,8 @@ class DataConfig:
     )
 
 
+SINKS = ("tensorboard", "wandb", "trackio")
+"""Where numbers can go besides metrics.jsonl."""
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """What can be adapted."""
 
@@ -264,6 +266,15 @@ class TrainingConfig:
         "has not been run yet.",
         choices=("dynamic", "static"),
         may_change=True,
+    )
+    sinks: tuple[str, ...] | None = option(
+        ("tensorboard",),
+        "Where the numbers go besides metrics.jsonl: tensorboard, wandb (Weights & Biases), trackio; null is nowhere. The last "
+        "two are packages of their own.",
+        may_change=True,
+    )
+    report: bool = option(
+        True, "Write report.html at the end: curves, findings, answers and settings on one page.", may_change=True
     )
     head_chunk_tokens: int = option(
         256, "Tokens that go through the vocabulary head at once in training.", minimum=1, may_change=True
@@ -464,6 +475,7 @@ def check_config(config: Config) -> None:
             "folder, or set model.random_init to false."
         )
     _check_memory(training)
+    _check_sinks(training)
     _check_lora(config.lora)
     _check_groups(training)
     _check_updates(training)
@@ -531,6 +543,15 @@ def _check_memory(training: TrainingConfig) -> None:
         raise UserError(
             f"training.memory is {show(memory)}, but it must be a number of GiB above 0, auto for all free memory, or null."
         )
+
+
+def _check_sinks(training: TrainingConfig) -> None:
+    for sink in training.sinks or ():
+        if sink not in SINKS:
+            raise UserError(
+                f"training.sinks has {show(sink)}, but it can have {', '.join(SINKS)}; metrics.jsonl is always written."
+                f"{nearest(sink, SINKS)}"
+            )
 
 
 def _check_groups(training: TrainingConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,12 +23,14 @@ def rollout_metrics(judged_PG: Sequence[Sequence[Judged]]) -> dict[str, float]:
     flat_P = is_zero_variance(rewards_PG).numpy()
     metrics = {
         "reward": rewards_PG.nanmean().item(),
+        "reward_std": float(np.nanstd(rewards_PG.numpy())) if not rewards_PG.isnan().all() else math.nan,
         "success": float(correct.mean()),
         "length": float(lengths.mean()),
         "truncated_share": float(np.mean([not row.completion.is_finished for row in rows])),
         "zero_variance_share": float(flat_P.mean()),
         "zero_variance_all_right_share": float((flat_P & correct_PG.all(1)).mean()),
         "zero_variance_all_wrong_share": float((flat_P & ~correct_PG.any(1)).mean()),
+        "num_finished": sum(row.completion.is_finished for row in rows),
         "num_tokens": int(lengths.sum()),
     }
     metrics |= verdict_means("", [row.verdict for row in rows])

@@ -30,7 +30,8 @@ LAYERS = [
         "packaged",
     },
     {"text", "tasks", "reference", "observe", "algorithms"},
-    {"scores"},
+    {"scores", "doctor"},
+    {"report"},
     {"model"},
     {"plan"},
     {"checkpoint"},
@@ -63,8 +64,18 @@ TORCH_FREE = [
     "reference",
     "observe",
     "scores",
+    "doctor",
+    "report",
 ]
-TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads", "plan", "commands.plan"]
+TORCH_FREE += [
+    "rollout.scheduler",
+    "model.spec",
+    "model.families",
+    "bench.workloads",
+    "plan",
+    "commands.plan",
+    "commands.doctor",
+]
 
 
 def module_name(path: Path) -> str:

@@ -22,7 +22,7 @@ from grpo_zero.observe.files import read_rows
 from grpo_zero.train.checkpoints import save_model
 from grpo_zero.train.policy import load_policy
 
-COMMANDS = ("train", "sft", "eval", "chat", "export", "check-task", "plan", "bench")
+COMMANDS = ("train", "sft", "eval", "chat", "export", "check-task", "plan", "bench", "doctor", "report")
 
 HELP = """
 import contextlib, io, sys
