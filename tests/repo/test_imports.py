@@ -28,6 +28,7 @@ LAYERS = [
         "packaged",
     },
     {"text", "tasks", "reference", "observe", "algorithms"},
+    {"dashboard"},
     {"model"},
     {"plan"},
     {"checkpoint"},
@@ -59,6 +60,7 @@ TORCH_FREE = [
     "observe",
 ]
 TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads", "plan", "commands.plan"]
+TORCH_FREE += ["dashboard", "commands.dashboard"]
 
 
 def module_name(path: Path) -> str:
