@@ -61,11 +61,11 @@ def _first_at_least(stream: BinaryIO, wanted: Key) -> int:
     while high - low > SCAN_BYTES:
         middle = (low + high) // 2
         start = _next_line(stream, middle)
-        if start >= high:  # one line from before the middle to the end
-            high = max(low, _line_begin(stream, middle, low))
-            if high == low:
+        if start >= high:  # one line reaches from before the middle to the end
+            start = _line_begin(stream, middle, low)
+            if start == low:
                 break
-        elif _key_at(stream, start) < wanted:
+        if _key_at(stream, start) < wanted:
             low = start
         else:
             high = start

@@ -62,7 +62,9 @@ def open_page(chromium: object) -> Iterator[Callable]:
         page.set_default_timeout(30_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
-        page.on("request", lambda request: request.url.startswith((url, "data:")) or wrong.append(request.url))
+        page.on(
+            "request", lambda request: request.url.startswith((url.split("#")[0], "data:")) or wrong.append(request.url)
+        )
         page.goto(url)
         return page
 

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from helpers.recorded import PROMPT, eval_metrics, line, sample, start_run, write_steps
 
-SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'><b>bold</b> &lt;i&gt; &amp; **md** [a](javascript:hacked)"
+SCRIPT = (
+    "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'><b>bold</b> &lt;i&gt; &amp; **md** "
+    "[a](javascript:hacked)"
+)
 TURNED = "abc \u202egnp.exe\u202c \u200bhidden\u2066 \x1b[31m end"
 
 

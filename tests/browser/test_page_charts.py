@@ -57,14 +57,14 @@ def test_the_worrying_region_is_shaded_and_flagged(runs: Path, serve: Callable, 
     panel = drawn(page, "truncated")
     shade = panel.locator(".shapelayer path, .layer-below path").first.get_attribute("style")
     assert "214, 84, 24" in shade
-    assert "worry: truncated_share above 0.1" in panel.locator(".annotation").first.inner_text()
+    assert "worry: truncated_share above 0.1" in panel.locator(".annotation").first.text_content()
     assert "check truncated_share" in panel.locator(".flag").inner_text()
     assert drawn(page, "entropy").locator(".flag").is_hidden()
 
 
 def test_planned_memory_is_a_level(runs: Path, serve: Callable, open_page: Callable) -> None:
     panel = drawn(open_page(f"{serve(runs)}#run=baseline"), "memory")
-    assert "planned 10.4 GiB" in panel.locator(".annotation").all_inner_texts()
+    assert "planned 10.4 GiB" in panel.locator(".annotation").all_text_contents()
 
 
 def test_runs_are_compared(runs: Path, serve: Callable, open_page: Callable, shoot: Callable) -> None:
@@ -74,13 +74,8 @@ def test_runs_are_compared(runs: Path, serve: Callable, open_page: Callable, sho
     names = page.locator('[data-panel="reward"] .legend-name')
     names.get_by_text("reward · more-answers", exact=True).wait_for()
     assert names.count() == 6
-    first, second = (
-        page.locator('[data-panel="entropy"] .legend button')
-        .nth(at)
-        .locator(".swatch")
-        .evaluate("one => one.style.color")
-        for at in (0, 1)
-    )
+    swatches = drawn(page, "entropy").locator(".legend .swatch")
+    first, second = (swatches.nth(at).evaluate("one => one.style.color") for at in (0, 1))
     assert first != second
     assert drawn(page, "seconds").locator(".note").inner_text().startswith("Of baseline alone")
     page.evaluate("scrollTo(0, 0)")

@@ -129,7 +129,7 @@ export function limits(metrics) {
   const found = new Map();
   for (const metric of metrics) {
     for (const [value, isAbove] of [[metric.worry_above, true], [metric.worry_below, false]]) {
-      if (value !== null) found.set(`${value}${isAbove}`, { value, isAbove, name: metric.name });
+      if (value !== null && !found.has(`${value}${isAbove}`)) found.set(`${value}${isAbove}`, { value, isAbove, name: metric.name });
     }
   }
   return [...found.values()];
