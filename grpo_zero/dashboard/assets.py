@@ -40,4 +40,7 @@ def chart_library() -> Path:
         path = Path(folder) / "package_data" / CHARTS
         if path.is_file():
             return path
-    raise UserError("The dashboard draws with plotly, which is not installed: pip install 'grpo-zero[dashboard]'.")
+    raise UserError(
+        "The dashboard draws with plotly, which is not installed: pip install 'grpo-zero[dashboard]', "
+        "or `uv run --extra dashboard grpo-zero dashboard`."
+    )

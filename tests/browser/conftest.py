@@ -14,6 +14,8 @@ from grpo_zero.dashboard.server import DashboardServer
 
 SCREENSHOTS = Path(__file__).parents[2] / "docs" / "screenshots"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+LOCAL = ("http://127.0.0.1:", "data:")
+"""Where the page may ask."""
 LIBRARY_STYLE = "Applying inline style violates"
 """The chart library's style for maps, which the policy keeps out and no chart of ours needs: the one message that may appear."""
 
@@ -62,9 +64,7 @@ def open_page(chromium: object) -> Iterator[Callable]:
         page.set_default_timeout(30_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
-        page.on(
-            "request", lambda request: request.url.startswith((url.split("#")[0], "data:")) or wrong.append(request.url)
-        )
+        page.on("request", lambda request: request.url.startswith(LOCAL) or wrong.append(request.url))
         page.goto(url)
         return page
 
