@@ -53,15 +53,16 @@ class Api:
         return {"runs": [self._run_facts(run) for run in find_runs(self.paths).values()], "panels": _panel_facts()}
 
     def series(self, parameters: Parameters) -> Any:
-        """One chart of one run: ``run``, ``panel``, and ``first`` and ``last`` where it is zoomed in."""
+        """One chart of one run: ``run``, ``panel``, ``first`` and ``last`` where zoomed in, and ``mean``, a number of steps."""
         run, table = self._run(parameters)
         panel = next((panel for panel in PANELS if panel.key == parameters.get("panel")), None)
         if panel is None:
             raise NotFound("There is no such chart.")
         first, last = number(parameters, "first", -math.inf), number(parameters, "last", math.inf)
+        window = max(1, int(number(parameters, "mean", 1)))
         names = recorded(panel, table.names())
         return {
-            "lines": panel_lines(panel, table, MAX_POINTS, first, last),
+            "lines": panel_lines(panel, table, MAX_POINTS, first, last, window),
             "metrics": [describe(name) for name in names],
             "planned_gib": run.planned_gib() if panel.has_plan else None,
         }

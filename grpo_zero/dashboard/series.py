@@ -29,7 +29,7 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def panel_lines(
-    panel: Panel, table: MetricsTable, max_points: int, first: float = -np.inf, last: float = np.inf
+    panel: Panel, table: MetricsTable, max_points: int, first: float = -np.inf, last: float = np.inf, window: int = 1
 ) -> list[dict[str, Any]]:
     """The lines of a chart.
 
@@ -38,6 +38,7 @@ def panel_lines(
         table: the run's metrics.
         max_points: rows kept for all lines of the chart that share their rows.
         first, last: steps between which to draw, so that a zoomed chart shows more of less.
+        window: rows of training over which each point is the mean; evaluations are means over many answers already.
 
     Returns:
         For each line ``name``, ``metric``, ``steps``, ``values`` (null where there is none), the newest value as ``last``, and
@@ -45,12 +46,17 @@ def panel_lines(
     """
     names = recorded(panel, table.names())
     if panel.style == "stack":
-        columns = [(part.label, part.metric, _less(part, table)) for part in panel.parts if part.metric in names]
+        columns = [
+            (part.label, part.metric, trailing_mean(_less(part, table), window))
+            for part in panel.parts
+            if part.metric in names
+        ]
         return _thinned(columns, table, max_points, first, last)
     lines = []
     for is_evaluation in (False, True):  # rows of one kind are thinned together
         own = [name for name in names if name.startswith("eval/") == is_evaluation]
-        columns = [(name, name, table.series(name)[1]) for name in own]
+        own_window = 1 if is_evaluation else window
+        columns = [(name, name, trailing_mean(table.series(name)[1], own_window)) for name in own]
         if panel.style == "interval":
             columns += [(end, end, table.series(end)[1]) for name in own for end in (f"{name}_low", f"{name}_high")]
         lines += _thinned(columns, table, max_points, first, last)
@@ -60,6 +66,16 @@ def panel_lines(
         for line in lines:
             line |= {"low": ends[f"{line['name']}_low"], "high": ends[f"{line['name']}_high"]}
     return lines
+
+
+def trailing_mean(values: Numbers, window: int) -> Numbers:
+    """The mean over each row and those before it, ``window`` in all, of the numbers among them; NaN where there is none."""
+    if window <= 1:
+        return values
+    is_number = ~np.isnan(values)
+    sums, counts = np.cumsum(np.where(is_number, values, 0.0)), np.cumsum(is_number)
+    sums[window:], counts[window:] = sums[window:] - sums[:-window], counts[window:] - counts[:-window]
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def _less(part: Part, table: MetricsTable) -> Numbers:

@@ -72,16 +72,19 @@ def test_runs_are_compared(runs: Path, serve: Callable, open_page: Callable, sho
     drawn(page, "reward")
     page.get_by_role("checkbox", name="more-answers").check()
     names = page.locator('[data-panel="reward"] .legend-name')
-    names.get_by_text("reward · more-answers", exact=True).wait_for()
-    assert names.count() == 6
-    swatches = drawn(page, "entropy").locator(".legend .swatch")
+    page.locator('[data-panel="reward"] .legend .dot').first.wait_for()
+    assert names.all_inner_texts() == ["reward", "reward/format", "reward/answer"]
+    assert page.locator('[data-panel="reward"] .scatterlayer .trace').count() == 6
+    assert page.locator(".key li").all_inner_texts() == ["baseline", "more-answers"]
+    swatches = drawn(page, "entropy").locator(".legend .dot")
     first, second = (swatches.nth(at).evaluate("one => one.style.color") for at in (0, 1))
     assert first != second
     assert drawn(page, "seconds").locator(".note").inner_text().startswith("Of baseline alone")
     page.evaluate("scrollTo(0, 0)")
     shoot(page, "comparison")
     page.get_by_role("checkbox", name="baseline").uncheck()
-    names.get_by_text("reward/answer", exact=True).wait_for()
+    page.locator('[data-panel="reward"] .legend .dot').first.wait_for(state="detached")
+    assert page.locator('[data-panel="reward"] .scatterlayer .trace').count() == 3
     page.reload()
     drawn(page, "reward")
     assert page.get_by_role("checkbox", name="more-answers").is_checked(), "the address keeps what is shown"
@@ -104,6 +107,8 @@ def test_zooming_one_chart_zooms_all(runs: Path, serve: Callable, open_page: Cal
             break
         page.wait_for_timeout(100)
     assert page.evaluate(ranges, "success")[0] == first
+    page.get_by_label("Show", exact=True).select_option("10")
+    page.wait_for_url("**mean=10*")
     page.get_by_role("button", name="All steps").click()
     assert page.get_by_label("first step shown").input_value() == ""
 
@@ -175,12 +180,12 @@ def test_by_keyboard_alone(runs: Path, serve: Callable, open_page: Callable) -> 
     assert page.evaluate("document.activeElement.id") == "main"
     assert page.get_by_role("checkbox", name="baseline").is_checked(), "what was shown still is"
     reached = []
-    for _ in range(7):
+    for _ in range(8):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.textContent"))
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", reached
     assert reached[:3] == ["first step shown", "last step shown", "All steps"]
-    assert reached[3].startswith("eval/success")
+    assert reached[4].startswith("eval/success")
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Shift+Tab")

@@ -91,7 +91,7 @@ def sample(
         "response": response,
         "reward": 1.1 if right else 0.1,
         "parts": {"format": 0.1, "answer": 1.0 if right else 0.0},
-        "reason": "right" if right else "gives 12, not 24",
+        "reason": "right" if right else "gives another number",
         "advantage": advantage,
         "finish_reason": "length" if mark == "truncated" else "stop",
         "correct": right,

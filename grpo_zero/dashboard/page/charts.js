@@ -3,6 +3,7 @@
 import { element, fill } from "./dom.js";
 import { Panel } from "./panel.js";
 import { change, read } from "./state.js";
+import { colour } from "./theme.js";
 
 const panels = new Map();
 const inView = new Set();
@@ -25,8 +26,13 @@ const bounds = ["first", "last"].map((name) => element("input", {
 }));
 const all = element("button", { type: "button", click: () => change({ first: null, last: null }) }, "All steps");
 const bar = element("div", { class: "bar" }, element("span", {}, "Steps"), bounds[0], element("span", {}, "to"), bounds[1], all,
-  element("span", { class: "quiet wide" }, "Drag across a chart to zoom into all of them."));
-const view = element("div", {}, bar, empty, grid);
+  element("span", { class: "quiet wide" }, "Drag across a chart to zoom into all of them."),
+  element("span", { class: "space" }));
+const mean = element("select", { id: "mean", change: (event) => change({ mean: Number(event.target.value) > 1 ? Number(event.target.value) : null }) },
+  [1, 10, 50].map((steps) => element("option", { value: steps }, steps === 1 ? "each step" : `mean over ${steps} steps`)));
+bar.append(element("label", { for: "mean" }, "Show"), mean);
+const key = element("ul", { class: "key", "aria-label": "Runs shown" });
+const view = element("div", {}, bar, key, empty, grid);
 
 /** Puts the view on the page. */
 export function openCharts(main) {
@@ -38,7 +44,10 @@ export function showCharts(chosen, allPanels) {
   runs = chosen;
   const { first, last } = read();
   [first, last].forEach((value, at) => { if (document.activeElement !== bounds[at]) bounds[at].value = value ?? ""; });
+  mean.value = String(read().mean ?? 1);
+  if (!mean.value) mean.value = "1";
   empty.hidden = runs.length > 0;
+  drawKey();
   const wanted = new Set(runs.flatMap((run) => run.panels));
   for (const facts of allPanels) {
     if (wanted.has(facts.key) && !panels.has(facts.key)) {
@@ -57,8 +66,19 @@ export function showCharts(chosen, allPanels) {
   updatePanels();
 }
 
+/** Which colour is which run, where there are several. */
+function drawKey() {
+  key.hidden = runs.length < 2;
+  fill(key, runs.map((run, at) => {
+    const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.color = colour(at);
+    return element("li", {}, swatch, run.name);
+  }));
+}
+
 /** Draws all charts anew in other colours. */
 export function recolourCharts() {
+  drawKey();
   panels.forEach((panel) => panel.render());
 }
 
@@ -68,11 +88,11 @@ async function updatePanels() {
   try {
     for (const key of panels.keys()) {
       if (!inView.has(key)) continue;
-      const { first, last } = read();
+      const { first, last, mean: window } = read();
       const range = first === null && last === null ? null : [first ?? 0, last ?? Math.max(1, ...runs.map((run) => run.step))];
       const panel = panels.get(key);
       const before = panel.drawn;
-      await panel.update(runs, range);
+      await panel.update(runs, range, window);
       if (panel.drawn !== before) await new Promise(requestAnimationFrame);
     }
   } finally {

@@ -25,14 +25,14 @@ export class Panel {
     this.note.hidden = true;
   }
 
-  /** Brings it up to date, where `wanted` (runs with their versions, range) differs from what it shows. */
-  async update(runs, range) {
-    const wanted = JSON.stringify([runs.map((run) => [run.name, run.version]), range]);
+  /** Brings it up to date, where what is wanted differs from what it shows: runs with their versions, range, steps of the mean. */
+  async update(runs, range, mean) {
+    const wanted = JSON.stringify([runs.map((run) => [run.name, run.version]), range, mean]);
     if (wanted === this.drawn) return;
     this.drawn = wanted;
     const shown = runs.filter((run) => run.panels.includes(this.facts.key));
     try {
-      const found = await Promise.all(shown.map((run) => this.ask(run, range)));
+      const found = await Promise.all(shown.map((run) => this.ask(run, range, mean)));
       if (wanted !== this.drawn) return;
       this.data = { runs: shown.map((run) => ({ name: run.name, place: runs.indexOf(run) })), found, range, numRuns: runs.length };
       await this.render();
@@ -43,8 +43,8 @@ export class Panel {
     }
   }
 
-  ask(run, range) {
-    return ask("series", { run: run.name, panel: this.facts.key, first: range?.[0], last: range?.[1] });
+  ask(run, range, mean) {
+    return ask("series", { run: run.name, panel: this.facts.key, first: range?.[0], last: range?.[1], mean });
   }
 
   /** Draws what was last asked for; also after a change of colours or of the legend. */
@@ -57,6 +57,8 @@ export class Panel {
     const lines = first.flatMap((one, at) => one.lines.map((line) => ({
       ...line,
       label: numRuns > 1 && !isStack ? `${line.name} · ${runs[at].name}` : line.name,
+      run: runs[at].name,
+      hasBand: numRuns === 1 || line.name === order[0],
       look: look(runs[at].place, order.indexOf(line.name), isStack ? 1 : numRuns),
     })));
     const metrics = [...new Map(found.flatMap((one) => one.metrics.map((metric) => [metric.name, metric]))).values()];
@@ -65,13 +67,13 @@ export class Panel {
       label: numRuns > 1 ? `planned · ${runs[at].name}` : `planned ${short(one.planned_gib)} GiB`,
     }]);
     this.unit.textContent = metrics[0]?.unit === "share" ? "%" : metrics[0]?.unit ?? "";
-    this.drawLegend(lines, metrics, isStack);
+    this.drawLegend(order, lines, metrics, isStack ? 1 : numRuns, isStack);
     this.drawFlag(found);
     this.drawTerms(metrics);
     this.note.hidden = !(isStack && runs.length > 1);
     if (!this.note.hidden) fill(this.note, `Of ${runs[0].name} alone: stacks cannot be laid over each other.`);
     this.chart.setAttribute("aria-label", summary(this.facts.title, lines, metrics));
-    const visible = lines.filter((line) => !this.hidden.has(line.label));
+    const visible = lines.filter((line) => !this.hidden.has(line.name));
     await draw(this.chart, { style: this.facts.style, lines: visible, metrics, planned, range });
     this.listen();
   }
@@ -87,16 +89,19 @@ export class Panel {
     this.chart.on("plotly_doubleclick", () => change({ first: null, last: null }));
   }
 
-  drawLegend(lines, metrics, isStack) {
-    const unitOf = (line) => metrics.find((metric) => metric.name === line.metric)?.unit;
-    fill(this.legend, lines.map((line) => {
-      const swatch = element("span", { class: `swatch ${isStack ? "square" : line.look.dash}`, "aria-hidden": "true" });
-      swatch.style.color = line.look.colour;
-      const value = isStack ? null : element("span", { class: "value" }, withUnit(line.last, unitOf(line)));
-      const button = element("button", { type: "button", "aria-pressed": String(!this.hidden.has(line.label)) }, swatch, element("span", { class: "legend-name" }, line.label), value);
+  /** A button a metric, which hides and shows its lines; beside it the newest value, of several runs each in its colour. */
+  drawLegend(order, lines, metrics, numRuns, isStack) {
+    fill(this.legend, order.map((name) => {
+      const own = lines.filter((line) => line.name === name);
+      const unit = metrics.find((metric) => metric.name === own[0].metric)?.unit;
+      const swatch = element("span", { class: `swatch ${isStack ? "square" : own[0].look.dash}`, "aria-hidden": "true" });
+      swatch.style.color = numRuns > 1 ? "inherit" : own[0].look.colour;
+      const values = isStack ? [] : own.map((line) => value(line, unit, numRuns));
+      const button = element("button", { type: "button", "aria-pressed": String(!this.hidden.has(name)) },
+        swatch, element("span", { class: "legend-name" }, name), values);
       button.addEventListener("click", () => {
-        if (!this.hidden.delete(line.label)) this.hidden.add(line.label);
-        button.setAttribute("aria-pressed", String(!this.hidden.has(line.label)));
+        if (!this.hidden.delete(name)) this.hidden.add(name);
+        button.setAttribute("aria-pressed", String(!this.hidden.has(name)));
         this.redrawLines();
       });
       return element("li", {}, button);
@@ -133,6 +138,13 @@ export class Panel {
     forget(this.chart);
     this.node.remove();
   }
+}
+
+/** A line's newest value; among several runs with its colour, and for those who do not see it the run's name. */
+function value(line, unit, numRuns) {
+  const dot = element("span", { class: "dot", "aria-hidden": "true" });
+  dot.style.color = line.look.colour;
+  return element("span", { class: "value" }, numRuns > 1 ? [dot, element("span", { class: "unseen" }, `${line.run} `)] : null, withUnit(line.last, unit));
 }
 
 /** What someone who does not see the chart is told. */

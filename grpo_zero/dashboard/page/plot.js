@@ -3,7 +3,7 @@
 import { colour, faint, variable } from "./theme.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
-const FEW_POINTS = 60;
+const FEW_POINTS = 40;
 let library = null;
 
 /** The chart library, loaded once the page stands. */
@@ -47,13 +47,19 @@ export async function draw(node, chart) {
       hoverlabel: { bgcolor: variable("--panel"), bordercolor: variable("--line"), font: { color: variable("--text"), size: 12 } },
       dragmode: isTouch ? false : "zoom",
       xaxis: { ...axis(), range: chart.range ?? undefined, autorange: !chart.range, fixedrange: isTouch, hoverformat: "d", tickformat: ",d", unifiedhovertitle: { text: "step %{x:,d}" } },
-      yaxis: { ...axis(), range: [low, high], fixedrange: true, tickformat: unit === "share" ? ".3~p" : "", exponentformat: "power", nticks: 6 },
+      yaxis: { ...axis(), range: [low, high], fixedrange: true, tickformat: ticks(unit, high), nticks: 6 },
       shapes: [...shades(chart.metrics, low, high), ...levels(chart)],
       annotations: notes(chart, low, high),
       uirevision: "keep",
     },
     { displayModeBar: false, responsive: true, doubleClick: false },
   );
+}
+
+/** How the numbers of an axis are written: few digits, none cut off. */
+function ticks(unit, high) {
+  if (unit === "share") return ".3~p";
+  return Math.abs(high) >= 1000 ? ".3~s" : ".3~g";
 }
 
 /** Takes a chart's memory back. */
@@ -72,7 +78,7 @@ function plain(name) {
 
 function traces(line, unit) {
   const hover = `%{y:${unit === "share" ? ".1%" : ".4~g"}}`;
-  const band = line.low && {
+  const band = line.low && line.hasBand && {
     x: [...line.steps, ...line.steps.toReversed()],
     y: [...line.high, ...line.low.toReversed()],
     fill: "toself", fillcolor: faint(line.look.colour, 0.16), line: { width: 0 }, mode: "lines", hoverinfo: "skip",
@@ -82,7 +88,7 @@ function traces(line, unit) {
     ...(band ? [band] : []),
     {
       x: line.steps, y: line.values, name: plain(line.label), mode: isSparse ? "lines+markers" : "lines", hovertemplate: hover,
-      line: { color: line.look.colour, width: isSparse ? 2 : 1.4, dash: line.look.dash }, marker: { size: 5 },
+      line: { color: line.look.colour, width: isSparse ? 2 : 1.4, dash: line.look.dash }, marker: { size: 4 },
       connectgaps: true,
     },
   ];
@@ -111,7 +117,7 @@ function extent(chart) {
   }
   chart.planned.forEach(({ gib }) => take(gib));
   if (low > high) return [0, 1];
-  if (low >= 0 && low < 0.7 * high) low = 0;
+  if (low >= 0 && (low < 0.7 * high || low === high)) low = 0;
   const room = (high - low || Math.abs(high) || 1) * 0.08;
   return [low === 0 ? 0 : low - room, high + room];
 }
@@ -142,7 +148,7 @@ function levels(chart) {
 }
 
 function notes(chart, low, high) {
-  const note = (y, text, shown, yanchor) => ({ xref: "paper", x: 1, xanchor: "right", yref: "y", y, yanchor, text: plain(text), showarrow: false, font: { size: 11, color: shown } });
+  const note = (y, text, shown, yanchor) => ({ xref: "paper", x: 1, xanchor: "right", yref: "y", y, yanchor, text: plain(text), showarrow: false, bgcolor: variable("--note"), borderpad: 1, font: { size: 11, color: shown } });
   return [
     ...limits(chart.metrics).filter(({ value }) => value > low && value < high)
       .map(({ value, isAbove, name }) => note(value, `worry: ${name} ${isAbove ? "above" : "below"} ${value}`, variable("--worry"), isAbove ? "bottom" : "top")),

@@ -25,15 +25,15 @@ function entry(run, shown) {
   const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
   swatch.style.background = place >= 0 ? colour(place) : "transparent";
   const progress = run.num_steps ? `step ${run.step} of ${run.num_steps}` : `step ${run.step}`;
-  const facts = [run.command || "run", progress, run.success === null ? null : `success ${withUnit(run.success, "share")}`];
   const age = run.changed_s ? ago(run.changed_s) : "no record yet";
+  const facts = [run.success === null ? null : `success ${withUnit(run.success, "share")}`, age];
   return element("li", {},
     element("label", { class: "run" }, box, swatch,
       element("span", { class: "run-text" },
         element("span", { class: "run-name" }, run.name),
+        element("span", { class: "quiet" }, element("span", { class: `state ${run.state}` }, run.state), ` · ${progress}`),
         element("span", { class: "quiet" }, facts.filter(Boolean).join(" · ")),
-        element("span", { class: "quiet" }, element("span", { class: `state ${run.state}` }, run.state), ` · ${age}`),
-        element("span", { class: "quiet" }, [run.algorithm, run.model].filter(Boolean).join(" · ")))));
+        element("span", { class: "quiet small" }, [run.command, run.algorithm, run.model].filter(Boolean).join(" · ")))));
 }
 
 function toggle(name, isOn) {

@@ -15,6 +15,7 @@ export function read() {
     question: number("question"),
     first: number("first"),
     last: number("last"),
+    mean: number("mean"),
   };
 }
 

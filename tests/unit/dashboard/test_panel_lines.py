@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from grpo_zero.dashboard.downsample import kept_rows
 from grpo_zero.dashboard.metrics_table import MetricsTable
 from grpo_zero.dashboard.panels import PANELS, recorded
-from grpo_zero.dashboard.series import describe, panel_lines
+from grpo_zero.dashboard.series import describe, panel_lines, trailing_mean
 from grpo_zero.observe.catalogue import CATALOGUE
 
 PANEL = {panel.key: panel for panel in PANELS}
@@ -76,6 +76,16 @@ def test_training_and_evaluation_in_one_chart_keep_their_own_steps(table: Metric
     train, evaluation = panel_lines(PANEL["truncated"], table, 10_000)
     assert len(train["steps"]) == 3000
     assert evaluation["steps"] == list(range(0, 3001, 10))
+
+
+def test_means_over_steps(table: MetricsTable) -> None:
+    values = np.array([1.0, np.nan, 3.0, 5.0, np.nan, np.nan, np.nan])
+    np.testing.assert_equal(trailing_mean(values, 1), values)
+    np.testing.assert_allclose(trailing_mean(values, 3), [1, 1, 2, 4, 4, 5, np.nan])
+    np.testing.assert_allclose(trailing_mean(values, 100), [1, 1, 2, 3, 3, 3, 3])
+    plain, smooth = (panel_lines(PANEL["truncated"], table, 10_000, window=window) for window in (1, 50))
+    assert np.std(np.diff(smooth[0]["values"])) < 0.1 * np.std(np.diff(plain[0]["values"]))
+    assert smooth[1] == plain[1], "evaluations stay"
 
 
 def test_parts_are_spelled_out_and_what_is_not_there_is_not_drawn() -> None:
