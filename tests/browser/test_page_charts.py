@@ -72,18 +72,18 @@ def test_runs_are_compared(runs: Path, serve: Callable, open_page: Callable, sho
     drawn(page, "reward")
     page.get_by_role("checkbox", name="more-answers").check()
     names = page.locator('[data-panel="reward"] .legend-name')
-    page.locator('[data-panel="reward"] .legend .dot').first.wait_for()
+    page.locator('[data-panel="reward"] .legend .spot').first.wait_for()
     assert names.all_inner_texts() == ["reward", "reward/format", "reward/answer"]
     assert page.locator('[data-panel="reward"] .scatterlayer .trace').count() == 6
     assert page.locator(".key li").all_inner_texts() == ["baseline", "more-answers"]
-    swatches = drawn(page, "entropy").locator(".legend .dot")
+    swatches = drawn(page, "entropy").locator(".legend .spot")
     first, second = (swatches.nth(at).evaluate("one => one.style.color") for at in (0, 1))
     assert first != second
     assert drawn(page, "seconds").locator(".note").inner_text().startswith("Of baseline alone")
     page.evaluate("scrollTo(0, 0)")
     shoot(page, "comparison")
     page.get_by_role("checkbox", name="baseline").uncheck()
-    page.locator('[data-panel="reward"] .legend .dot').first.wait_for(state="detached")
+    page.locator('[data-panel="reward"] .legend .spot').first.wait_for(state="detached")
     assert page.locator('[data-panel="reward"] .scatterlayer .trace').count() == 3
     page.reload()
     drawn(page, "reward")

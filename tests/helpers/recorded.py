@@ -137,7 +137,7 @@ def write_steps(
                 metrics.write(line({"step": step, "kind": "train", **train_metrics(step, num_steps, noise)}))
                 samples.write(blocks["train"].replace(str(STEP), str(step)))
             if step % interval == 0:
-                success = 0.3 + 0.4 * step / max(1, num_steps)
+                success = 0.3 + (0.3 + 0.1 * (seed % 3)) * step / max(1, num_steps)
                 metrics.write(line({"step": step, "kind": "eval", **eval_metrics(success)}))
                 samples.write(blocks["eval"].replace(str(STEP), str(step)))
 

@@ -142,7 +142,7 @@ export class Panel {
 
 /** A line's newest value; among several runs with its colour, and for those who do not see it the run's name. */
 function value(line, unit, numRuns) {
-  const dot = element("span", { class: "dot", "aria-hidden": "true" });
+  const dot = element("span", { class: "spot", "aria-hidden": "true" });
   dot.style.color = line.look.colour;
   return element("span", { class: "value" }, numRuns > 1 ? [dot, element("span", { class: "unseen" }, `${line.run} `)] : null, withUnit(line.last, unit));
 }
