@@ -142,6 +142,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--memory", metavar="GIB", type=float, help="GiB of the device (default: training.memory, or what is free)"
     )
     plan.add_argument("--device", choices=("cpu", "cuda"), help="default: the config's")
+    dashboard = _command(commands, "dashboard", "Show runs in the browser: charts and answers, live.", _dashboard)
+    dashboard.add_argument(
+        "paths", nargs="*", type=Path, metavar="FOLDER", help="run folders, or folders of them (default: runs)"
+    )
+    dashboard.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1: this machine)")
+    dashboard.add_argument("--port", type=int, default=8420, help="port to listen at (default 8420; 0: any free one)")
     bench = _command(commands, "bench", "Time one GRPO step: sampling and update, with random rewards.", _bench)
     bench.add_argument("workload", help="W1, W2, quickstart, GPU-0.5B or GPU-3B: see docs/benchmarks.md")
     bench.add_argument("--model", metavar="PATH", help="model files of the workload, where it needs some")
@@ -158,7 +164,7 @@ def _command(
     summary: str,
     run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
-    has_config = name not in ("export", "bench", "verify", "doctor", "report")
+    has_config = name not in ("export", "bench", "verify", "doctor", "report", "dashboard")
     parser = commands.add_parser(
         name,
         help=summary,
@@ -292,6 +298,12 @@ def _plan(options: argparse.Namespace) -> None:
     from grpo_zero.commands.plan import show_plan
 
     show_plan(config, spec, options.device, options.memory)
+
+
+def _dashboard(options: argparse.Namespace) -> None:
+    from grpo_zero.commands.dashboard import serve
+
+    serve(options.paths or [Path("runs")], options.host, options.port)
 
 
 def _bench(options: argparse.Namespace) -> None:

@@ -105,7 +105,7 @@ _REWARD = (
         "zero_variance_share",
         "share",
         "Share of questions whose answers all got the same reward from the task, which teaches nothing of it.",
-        "With success rate p and G answers, p^G + (1-p)^G is expected; worry above 0.5.",
+        "At or above zero_variance_expected; worry above 0.5.",
         worry_above=0.5,
         trl="frac_reward_zero_std",
     ),
@@ -120,6 +120,13 @@ _REWARD = (
         "share",
         "Share of questions whose answers are all incorrect and got the same reward.",
         "Falls; if it stays near 1, use easier problems or more answers per question.",
+    ),
+    Metric(
+        "zero_variance_expected",
+        "share",
+        "p^G + (1-p)^G: the share of questions with G answers all correct or all incorrect, if each answer were correct with the "
+        "same probability p = success.",
+        "Below zero_variance_share, since questions differ in difficulty; a wide gap means many that are too easy or too hard.",
     ),
 )
 

@@ -64,6 +64,7 @@ class Recorder:
                     advantage=None if np.isnan(advantage) else float(advantage),
                     finish_reason=answer.completion.finish_reason,
                     correct=verdict.correct,
+                    length=len(answer.completion.token_ids),
                 )
             )
 

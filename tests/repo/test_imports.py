@@ -31,7 +31,7 @@ LAYERS = [
     },
     {"text", "tasks", "reference", "observe", "algorithms"},
     {"scores", "doctor"},
-    {"report"},
+    {"report", "dashboard"},
     {"model"},
     {"plan"},
     {"checkpoint"},
@@ -76,6 +76,7 @@ TORCH_FREE += [
     "commands.plan",
     "commands.doctor",
 ]
+TORCH_FREE += ["dashboard", "commands.dashboard"]
 
 
 def module_name(path: Path) -> str:
