@@ -31,7 +31,7 @@ from grpo_zero.runs import latest_checkpoint, resumable_checkpoints
 ROOT = Path(__file__).parents[1]
 PATH = ROOT / "benchmarks" / "results" / "kills.json"
 SETTINGS = (
-    "training.max_steps=800",
+    "training.max_steps=400",
     "training.num_questions_per_batch=2",
     "training.batch_size=8",
     "training.max_gen_len=24",
