@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,6 +15,8 @@ from pathlib import Path
 from grpo_zero.allocator import keep_freed_memory
 from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
+from grpo_zero.observe.terminal import one_line, show
+from grpo_zero.out_of_memory import is_out_of_memory
 from grpo_zero.plan.models import local_spec
 from grpo_zero.runs import CONFIG_FILE, find_run, model_of, run_config
 
@@ -25,36 +29,46 @@ DEFAULT_CONFIG = "quickstart"
 AUTO = "auto"
 """Of ``--resume``: look for the run."""
 FULL_DISK = "The disk is full ({}): make room, then go on with --resume; the last checkpoint is whole."
+UNUSABLE = "{} cannot be read or written ({}): check the path and its permissions, or give another."
 OUT_OF_MEMORY = (
-    "The GPU ran out of memory: lower training.micro_batch_tokens (update) or training.num_slots (sampling), or set "
-    "training.memory_efficient_adamw=true or training.moment_bits=8; a run with a checkpoint goes on with --resume."
+    "Memory ran out ({}): lower training.num_slots (sampling) or training.micro_batch_tokens (update), or set "
+    "training.memory_efficient_adamw=true or training.moment_bits=8; `grpo-zero plan` shows where memory goes, and a run with a "
+    "checkpoint goes on with --resume."
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    Returns the exit code: 0; 2 for bad input; 130 after Ctrl-C and 143 after SIGTERM, with the run saved.
+    Returns the exit code: 0; 1 where ``verify`` finds a difference; 2 for bad input; 130 after Ctrl-C and 143 after SIGTERM,
+    with the run saved.
     """
     options = parse(sys.argv[1:] if arguments is None else arguments)
     keep_freed_memory()
     try:
         return options.run(options) or 0
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        show(f"error: {one_line(str(error))}", stream=sys.stderr)
         return 2
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, named here without importing torch
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
             raise
-        print(f"error: {OUT_OF_MEMORY}", file=sys.stderr)
+        message = OUT_OF_MEMORY.format(str(error).partition(chr(10))[0] or "no more was left")
+        show(f"error: {one_line(message)}", stream=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # `grpo-zero ... | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it flushes at its end
+        return 128 + signal.SIGPIPE
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        print(f"error: {FULL_DISK.format(error.filename or 'where the run is written')}", file=sys.stderr)
+            if error.filename is None:
+                raise
+            show(f"error: {one_line(UNUSABLE.format(str(error.filename)[:200], error.strerror))}", stream=sys.stderr)
+            return 2
+        show(f"error: {FULL_DISK.format(error.filename or 'where the run is written')}", stream=sys.stderr)
         return 2
 
 
@@ -88,10 +102,18 @@ def build_parser() -> argparse.ArgumentParser:
             metavar="RUN",
             help="go on with this run folder from its last checkpoint; auto: with the latest run of this config, or a new one",
         )
-    evaluate = _command(commands, "eval", "Score a model on the held-out problems.", _eval)
+    evaluate = _command(commands, "eval", "Score a model on the held-out problems; compare two.", _eval)
     for tasked in (train, evaluate):
         tasked.add_argument("--task", metavar="FILE", help="a task of your own, my_task.py or my_task.py:Class")
     evaluate.add_argument("--model", metavar="PATH", help="model or run folder; a run brings its config along")
+    evaluate.add_argument("--samples", metavar="N", type=int, help="sampled answers a problem: pass@k up to N")
+    evaluate.add_argument("--output", metavar="FILE", type=Path, help="write every answer to this new .jsonl file")
+    evaluate.add_argument(
+        "--answers", metavar="FILE", type=Path, help="score the answers in a file of --output instead"
+    )
+    evaluate.add_argument(
+        "--compare", metavar="OTHER", help="on the same problems: a model, a run folder, or a file of --output"
+    )
     evaluate.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
     chat = _command(commands, "chat", "Talk to a model.", _chat)
     chat.add_argument("--model", metavar="PATH", help="model or run folder; a run brings its config along")
@@ -101,10 +123,24 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("target", type=Path, help="folder to write")
     export.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="default: as in the source")
     check = _command(commands, "check-task", "Say what is wrong with a task, before a model is asked.", _check_task)
-    check.add_argument("--task", metavar="FILE", help="my_task.py, my_task.py:Class, countdown or gsm8k")
+    check.add_argument(
+        "--task", metavar="FILE", help="my_task.py, my_task.py:Class, or a bundled one: gsm8k, reasoning_gym:chain_sum"
+    )
+    verify = _command(commands, "verify", "Do steps of a run again and compare them with what it recorded.", _verify)
+    verify.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
+    verify.add_argument("--steps", metavar="N", type=int, help="at most so many (default: up to the last checkpoint)")
+    doctor = _command(commands, "doctor", "Say what is going wrong in a run, and what to try.", _doctor)
+    report = _command(commands, "report", "Write a run as one HTML file: curves, findings, answers, settings.", _report)
+    for reading in (doctor, report):
+        reading.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
+    report.add_argument(
+        "--output", metavar="FILE", type=Path, help="default: report.html in the run folder; plots go beside it as .png"
+    )
     plan = _command(commands, "plan", "Show where memory would go, and choose the settings that make a run fit.", _plan)
     plan.add_argument("--model", metavar="PATH", help="model folder or its config.json, .gguf file or embedded:NAME")
-    plan.add_argument("--memory", metavar="GIB", type=float, help="memory of the device (default: what is free here)")
+    plan.add_argument(
+        "--memory", metavar="GIB", type=float, help="GiB of the device (default: training.memory, or what is free)"
+    )
     plan.add_argument("--device", choices=("cpu", "cuda"), help="default: the config's")
     dashboard = _command(commands, "dashboard", "Show runs in the browser: charts and answers, live.", _dashboard)
     dashboard.add_argument(
@@ -128,7 +164,7 @@ def _command(
     summary: str,
     run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
-    has_config = name not in ("export", "bench", "dashboard")
+    has_config = name not in ("export", "bench", "verify", "doctor", "report", "dashboard")
     parser = commands.add_parser(
         name,
         help=summary,
@@ -187,10 +223,23 @@ def _sft(options: argparse.Namespace) -> int:
 
 def _eval(options: argparse.Namespace) -> None:
     _check_json_folder(options.json)
+    if options.samples is not None and options.samples < 1:
+        raise UserError(f"--samples is {options.samples}, but each problem needs at least one: give 1 or more.")
+    if options.answers is not None:
+        for name in ("model", "config", "task", "samples", "output", "overrides"):
+            if getattr(options, name):
+                given = f"--{name}" if name != "overrides" else " ".join(options.overrides)
+                raise UserError(f"--answers takes finished answers, on which {given} has no effect: leave it out.")
+        from grpo_zero.commands.evaluate import score_answers
+
+        score_answers(options.answers, options.json, options.compare)
+        return
+    if options.samples is not None:
+        options.overrides = [*options.overrides, f"evaluation.samples_per_problem={options.samples}"]
     config = _config(options)
     from grpo_zero.commands.evaluate import evaluate_model
 
-    evaluate_model(config, options.json)
+    evaluate_model(config, options.json, options.output, options.compare)
 
 
 def _chat(options: argparse.Namespace) -> None:
@@ -215,6 +264,27 @@ def _check_task(options: argparse.Namespace) -> None:
         config = replace(config, data=replace(config.data, verify_timeout_s=CHECK_TIMEOUT_S))
     task = make_task(config)
     report(task, load_rows(config, task)[0])
+
+
+def _verify(options: argparse.Namespace) -> int:
+    if options.steps is not None and options.steps < 1:
+        raise UserError(f"--steps is {options.steps}, but at least one step has to be done again: give 1 or more.")
+    config = run_config(options.run_folder)
+    from grpo_zero.commands.verify import verify
+
+    return 0 if verify(config, options.run_folder, options.steps) else 1
+
+
+def _doctor(options: argparse.Namespace) -> None:
+    from grpo_zero.commands.doctor import show_findings
+
+    show_findings(options.run_folder)
+
+
+def _report(options: argparse.Namespace) -> None:
+    from grpo_zero.report.write import write_report
+
+    print(f"report: {write_report(options.run_folder, options.output)}")
 
 
 def _plan(options: argparse.Namespace) -> None:

@@ -23,6 +23,7 @@ from grpo_zero.settings import (
     describe_section,
     field_names,
     option,
+    parse_yaml,
     read_yaml,
     show,
     takes_text,
@@ -61,18 +62,21 @@ class DataConfig:
 
     task: str = option(
         "countdown",
-        "The task, which asks and verifies: countdown, gsm8k, rewards, or a file of your own, my_task.py.",
+        "The task, which asks and verifies: countdown, gsm8k, math, reasoning_gym:NAME, rewards, or a file of your own, "
+        "my_task.py.",
     )
     verify_timeout_s: float | None = option(
         None,
-        "Verify in processes of their own, this many seconds an answer at most; null is here, without limit.",
+        "Verify in processes of their own, this many seconds an answer at most; null is the task's own limit: 5 for math and "
+        "reasoning_gym, else none and no such processes.",
         above=0,
         may_change=True,
     )
     verify_workers: int = option(2, "How many such processes.", minimum=1, may_change=True)
     path: str = option(
         "Countdown-Tasks-3to4",
-        "Parquet or jsonl file, or a folder of them (GSM8K: train and test); generate makes Countdown problems.",
+        "Parquet or jsonl file, a folder of them (train and test), or a data set's Hugging Face id, as in openai/gsm8k; generate "
+        "makes Countdown or reasoning-gym problems.",
         may_change=True,
     )
     test_size: int = option(128, "Number of problems held out for evaluation: the last of the data.", minimum=0)
@@ -85,8 +89,11 @@ class DataConfig:
     )
     number_range: tuple[int, int] = option((1, 99), "Smallest and largest number of a generated problem.", minimum=1)
     target_range: tuple[int, int] = option((10, 100), "Smallest and largest target of a generated problem.", minimum=1)
+    parameters: tuple[str, ...] | None = option(
+        None, "Task reasoning_gym: parameters of its data set, each as name=value; null is its own defaults."
+    )
     prompt: str | None = option(
-        None, "User message: Countdown with {nums} and {target}, GSM8K with {question}; null is the task's own."
+        None, "User message: Countdown with {nums} and {target}, others with {question}; null is the task's own."
     )
     system_prompt: str | None = option(None, "System message; null is the task's own, empty text is none.")
     response_start: str | None = option(
@@ -104,6 +111,12 @@ class DataConfig:
         "Task rewards: functions of yours as TRL takes them, each as my_rewards.py:function; data.path has the prompts.",
     )
     reward_weights: tuple[float, ...] | None = option(None, "Task rewards: a weight for each function; null is 1 each.")
+    reward_batch: str | None = option(
+        None,
+        "Task rewards: what a function gets in one call; answer, one alone (null means this), or group, all answers to a "
+        "question, which it may compare.",
+        choices=("answer", "group"),
+    )
     answer_mark: str | None = option(None, "GSM8K: what stands before the final answer; null is ####.")
     data_seed: int = option(
         1337,
@@ -112,6 +125,8 @@ class DataConfig:
     )
 
 
+SINKS = ("tensorboard", "wandb", "trackio")
+"""Where numbers can go besides metrics.jsonl."""
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """What can be adapted."""
 
@@ -150,6 +165,13 @@ class TrainingConfig:
         may_change=True,
     )
     max_grad_norm: float = option(1.0, "Gradients are scaled down to this norm.", above=0)
+    max_skipped_steps: int | None = option(
+        3,
+        "Stop at this many steps in a row in which an update was skipped because its loss or gradient was not finite; null never "
+        "stops. Skipped updates leave weights and moments as they were.",
+        minimum=1,
+        may_change=True,
+    )
     learning_rate: float = option(1e-5, "Learning rate of AdamW.", minimum=0)
     weight_decay: float = option(0.0, "Weight decay of AdamW.", minimum=0)
     betas: tuple[float, float] = option((0.9, 0.999), "Decay rates of AdamW's two moments.", minimum=0, below=1)
@@ -244,6 +266,15 @@ class TrainingConfig:
         "has not been run yet.",
         choices=("dynamic", "static"),
         may_change=True,
+    )
+    sinks: tuple[str, ...] | None = option(
+        ("tensorboard",),
+        "Where the numbers go besides metrics.jsonl: tensorboard, wandb (Weights & Biases), trackio; null is nowhere. The last "
+        "two are packages of their own.",
+        may_change=True,
+    )
+    report: bool = option(
+        True, "Write report.html at the end: curves, findings, answers and settings on one page.", may_change=True
     )
     head_chunk_tokens: int = option(
         256, "Tokens that go through the vocabulary head at once in training.", minimum=1, may_change=True
@@ -436,6 +467,7 @@ def check_config(config: Config) -> None:
             f"model.device is {show(config.model.device)}, but it must be auto, cpu, cuda, cuda:N "
             "(as in cuda:0) or mps."
         )
+    _check_run_name(training.run_name)
     if config.model.random_init and config.model.pretrained_model_path.endswith(".gguf"):
         raise UserError(
             "model.random_init is true, but it reads the sizes from a folder's config.json and "
@@ -443,7 +475,8 @@ def check_config(config: Config) -> None:
             "folder, or set model.random_init to false."
         )
     _check_memory(training)
-    _check_lora(config.lora, training)
+    _check_sinks(training)
+    _check_lora(config.lora)
     _check_groups(training)
     _check_updates(training)
     _check_algorithm(config.algorithm)
@@ -474,7 +507,23 @@ def check_config(config: Config) -> None:
         )
 
 
-def _check_lora(lora: LoraConfig, training: TrainingConfig) -> None:
+MAX_NAME_BYTES = 200
+"""Of a run's name in UTF-8; file systems take 255, and a checkpoint being replaced has a longer name for a moment."""
+
+
+def _check_run_name(name: str | None) -> None:
+    """A run's folder lies in log_dir, and its checkpoints may lie in ckpt_dir: neither may lead out of there."""
+    if name is None:
+        return
+    is_plain = name.isprintable() and name == name.strip() and not set(name) & {"/", "\\", ":"}
+    if name in ("", ".", "..") or not is_plain or len(name.encode()) > MAX_NAME_BYTES:
+        raise UserError(
+            f"training.run_name is {show(name)}, but it must name a folder within training.log_dir: printable characters, at "
+            f"most {MAX_NAME_BYTES} bytes, without / \\ and :, or null for the date and time."
+        )
+
+
+def _check_lora(lora: LoraConfig) -> None:
     for target in lora.targets:
         if target not in LORA_TARGETS:
             tables = target in ("lm_head", "embed_tokens")
@@ -486,8 +535,6 @@ def _check_lora(lora: LoraConfig, training: TrainingConfig) -> None:
         raise UserError(
             "lora.adapter is given, but lora.rank is 0, so there is nothing to load it into: set lora.rank to its rank."
         )
-    if lora.rank and training.memory is not None:
-        raise UserError("training.memory cannot plan LoRA, whose gradients and moments are small: leave it null.")
 
 
 def _check_memory(training: TrainingConfig) -> None:
@@ -496,6 +543,15 @@ def _check_memory(training: TrainingConfig) -> None:
         raise UserError(
             f"training.memory is {show(memory)}, but it must be a number of GiB above 0, auto for all free memory, or null."
         )
+
+
+def _check_sinks(training: TrainingConfig) -> None:
+    for sink in training.sinks or ():
+        if sink not in SINKS:
+            raise UserError(
+                f"training.sinks has {show(sink)}, but it can have {', '.join(SINKS)}; metrics.jsonl is always written."
+                f"{nearest(sink, SINKS)}"
+            )
 
 
 def _check_groups(training: TrainingConfig) -> None:
@@ -599,7 +655,7 @@ def _parse_override(override: str) -> tuple[str, str, Any]:
     if equals and (section, dot) == (PRESET[0], ""):
         section, dot, key = PRESET[0], ".", PRESET[1]
     if not equals or (section in SECTIONS and not dot):
-        raise UserError(f"{override!r} is no setting; write section.key=value, as in training.max_steps=50.")
+        raise UserError(f"{override[:200]!r} is no setting; write section.key=value, as in training.max_steps=50.")
     if not dot or section not in SECTIONS:
         raise UserError(unknown_section_message(section, SECTIONS))
     if key not in field_names(SECTIONS[section]):
@@ -607,10 +663,7 @@ def _parse_override(override: str) -> tuple[str, str, Any]:
     # `data.prompt=Use {nums}: ...` and `training.run_name=7` are meant as text.
     if takes_text(SECTIONS[section], key) and text != "null" and text[:1] not in ("'", '"'):
         return section, key, text
-    try:
-        return section, key, yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"The value of {override!r} is no valid YAML.") from error
+    return section, key, parse_yaml(text, f"the value of {override[:200]!r}")
 
 
 def _read_sections(path: Path) -> dict[str, dict[str, Any]]:

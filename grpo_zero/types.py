@@ -33,6 +33,8 @@ class Problem:
     """Every column of the source row; ``Task.verify`` reads its ground truth from here."""
     key: str
     """Identity by content: equal keys are the same question (for Countdown: target and sorted numbers)."""
+    difficulty: str | None = None
+    """The class that evaluation counts it in, e.g. ``"3 numbers"``; None where the task names none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,13 @@ def show_plan(config: Config, spec: ModelSpec, device: str | None, memory_gib: f
         config: lengths, counts, precision.
         spec: the model's shape.
         device: ``cpu`` or ``cuda``; None is the config's, whose ``auto`` means cuda where ``memory_gib`` is given.
-        memory_gib: of the device; None is what this machine has free.
+        memory_gib: of the device; None is ``training.memory``, or what this machine has free.
 
     Raises:
-        UserError: it does not fit, there is nothing to measure, or LoRA is to be planned.
+        UserError: it does not fit, or there is nothing to measure.
     """
-    if config.lora.rank:
-        raise UserError(
-            "grpo-zero plan cannot plan LoRA, whose gradients and moments are small: plan with lora.rank=0."
-        )
+    if memory_gib is None and isinstance(config.training.memory, int | float):
+        memory_gib = config.training.memory
     kind = device or config.model.device.partition(":")[0]
     if kind == "auto":
         kind = "cuda" if memory_gib is not None or _free_cuda_bytes() else "cpu"

@@ -47,23 +47,27 @@ class Adapter(nn.Module):
         """What is added to the linear's output, ``[T, out]``, in the dtype of ``x_TI``."""
         wide_TI = F.dropout(x_TI.float(), self.dropout, self.training)
         parts = [
-            F.linear(F.linear(wide_TI, self.a[self.keys[name]]), self.b[self.keys[name]])
+            self._product(wide_TI, self.keys[name]).to(x_TI.dtype)
             if name in self.keys
-            else wide_TI.new_zeros(len(wide_TI), size)
+            else x_TI.new_zeros(len(x_TI), size)
             for name, size in self.sizes.items()
         ]
-        return (torch.cat(parts, dim=-1) * self.scale).to(x_TI.dtype)
+        return torch.cat(parts, dim=-1)
+
+    def _product(self, wide_TI: Tensor, key: str) -> Tensor:
+        """``scale B A x``, scaled where it is thin: in float32 a wide product would take twice the memory it is kept in."""
+        return F.linear(F.linear(wide_TI, self.a[key]) * self.scale, self.b[key])
 
     def delta(self) -> Tensor:
         """What merging adds to the weight, ``[out, in]`` float32."""
         some_a_RI = next(iter(self.a.values()))
         parts = [
-            self.b[self.keys[name]] @ self.a[self.keys[name]]
+            (self.b[self.keys[name]] * self.scale) @ self.a[self.keys[name]]
             if name in self.keys
             else some_a_RI.new_zeros(size, some_a_RI.shape[1])
             for name, size in self.sizes.items()
         ]
-        return torch.cat(parts) * self.scale
+        return torch.cat(parts)
 
 
 def add_adapters(
@@ -108,14 +112,39 @@ def adapters(decoder: Decoder) -> Iterator[tuple[str, Linear, Adapter]]:
             yield name, module, module.adapter
 
 
-@torch.no_grad()
-def merged_state(decoder: Decoder) -> dict[str, Tensor]:
-    """The weights by our names as if every adapter were a part of its matrix; those without one are not copied."""
-    base: dict[str, Tensor] = {name: p for name, p in decoder.named_parameters() if ".adapter." not in name}
-    for name, linear, adapter in adapters(decoder):
-        weight = linear.weight
-        base[f"{name}.weight"] = (weight.float() + adapter.delta()).to(weight.dtype)
-    return base
+def base_state(decoder: Decoder) -> dict[str, Tensor]:
+    """The weights by our names, themselves, without any adapter."""
+    return {name: p for name, p in decoder.named_parameters() if ".adapter." not in name}
+
+
+def without_adapters(decoder: Decoder) -> Decoder:
+    """A frozen decoder on the very same weights, for what they say alone."""
+    with torch.device("meta"):
+        base = Decoder(decoder.spec)
+    base.load_state_dict({name: weight.detach() for name, weight in base_state(decoder).items()}, assign=True)
+    return base.requires_grad_(False)
+
+
+class MergedState(Mapping[str, Tensor]):
+    """The weights by our names as if every adapter were a part of its matrix; those without one are not copied.
+
+    A matrix is merged when it is asked for: a checkpoint needs no second copy of the model on the device.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.base = base_state(decoder)
+        self.adapters = {f"{name}.weight": adapter for name, _, adapter in adapters(decoder)}
+
+    @torch.no_grad()
+    def __getitem__(self, name: str) -> Tensor:
+        weight, adapter = self.base[name], self.adapters.get(name)
+        return weight if adapter is None else (weight.float() + adapter.delta()).to(weight.dtype)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.base)
+
+    def __len__(self) -> int:
+        return len(self.base)
 
 
 def adapter_tensors(decoder: Decoder) -> dict[str, Tensor]:

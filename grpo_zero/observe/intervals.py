@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_Z_95 = 1.959963984540054
+Z_95 = 1.959963984540054
 
 
 class Interval(NamedTuple):
@@ -45,19 +45,28 @@ def success_interval(success_PK: NDArray[np.bool_] | Sequence[Sequence[bool]]) -
     success = np.asarray(success_PK, dtype=np.float64)
     if success.ndim != 2 or success.size == 0:
         raise ValueError(f"expected successes of shape [P, K] with P, K >= 1, got {success.shape}")
-    num_problems, num_samples = success.shape
-    means_P = success.mean(axis=1)
-    p = float(means_P.mean())
-    variance_of_mean = float(means_P.var()) / num_problems
+    return mean_interval(success.mean(axis=1), success.shape[1])
+
+
+def mean_interval(values_P: NDArray[np.float64], num_independent: float) -> Interval:
+    """The mean of one value in [0, 1] for each problem, with the interval of ``success_interval``.
+
+    Args:
+        values_P: e.g. share of right answers, or pass@k; at least one.
+        num_independent: as many independent answers a problem's value can be worth at most.
+    """
+    num_problems = len(values_P)
+    p = float(values_P.mean())
+    variance_of_mean = float(values_P.var()) / num_problems
     n = float(num_problems)
-    if np.ptp(means_P) > 0:
-        n = min(max(p * (1 - p) / variance_of_mean, n), float(num_problems * num_samples))
+    if np.ptp(values_P) > 0:
+        n = min(max(p * (1 - p) / variance_of_mean, n), num_problems * num_independent)
     return _wilson(p, n)
 
 
 def _wilson(p: float, n: float) -> Interval:
-    shrink = 1 + _Z_95**2 / n
-    centre = (p + _Z_95**2 / (2 * n)) / shrink
-    half = _Z_95 * math.sqrt(p * (1 - p) / n + _Z_95**2 / (4 * n**2)) / shrink
+    shrink = 1 + Z_95**2 / n
+    centre = (p + Z_95**2 / (2 * n)) / shrink
+    half = Z_95 * math.sqrt(p * (1 - p) / n + Z_95**2 / (4 * n**2)) / shrink
     # At p = 0 and 1 the ends are exactly 0 and 1, up to rounding.
     return Interval(p, max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from grpo_zero.config import Config
+from grpo_zero.config import Config, LoraConfig
 from grpo_zero.model.spec import ModelSpec
+from grpo_zero.plan import adapters, sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,24 @@ class Job:
     num_prompts: int
     """Most different prompts among them."""
     has_reference: bool
-    """A second copy of the weights stands beside the policy (``train/kl_reference.py``)."""
+    """The policy is held to its start: a second copy of what is trained, at its starting values (``train/kl_reference.py``)."""
+    lora: LoraConfig | None = None
+    """None where all weights are trained."""
 
     @property
     def longest_row(self) -> int:
         """Stream tokens of one completion with its prompt: no micro-batch can be kept below."""
         return self.max_prompt_len + self.max_gen_len - 1
+
+    @property
+    def trained_sizes(self) -> Mapping[str, int]:
+        """Weights of each parameter that has a gradient."""
+        return adapters.adapter_sizes(self.spec, self.lora) if self.lora else sizes.parameter_sizes(self.spec)
+
+    @property
+    def trained_item(self) -> int:
+        """Bytes of such a weight."""
+        return adapters.WIDE if self.lora else self.item
 
 
 def job_of(config: Config, spec: ModelSpec, device: str, command: str = "train") -> Job:
@@ -67,4 +81,5 @@ def job_of(config: Config, spec: ModelSpec, device: str, command: str = "train")
         num_sampled=max(sampled, eval_problems * evaluation.samples_per_problem),
         num_prompts=max(0 if is_sft else training.num_questions_per_batch, eval_problems),
         has_reference=not is_sft and bool(config.algorithm.kl_weight),
+        lora=config.lora if config.lora.rank else None,
     )

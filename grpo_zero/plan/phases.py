@@ -1,10 +1,12 @@
-"""The two phases of a step, item by item, on the device and on the host. Each phase frees what the other needs."""
+"""The phases of a run, item by item, on the device and on the host. Each phase frees what the others need."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from grpo_zero.plan import sizes
+from grpo_zero.plan import adapters, sizes
 from grpo_zero.plan.job import Job
 
 GIB = 2**30
@@ -51,14 +53,19 @@ def update_phase(job: Job, choice: Choice) -> Phase:
     """The update's peak: all gradients there, a micro-batch's activations kept, the head or a block at work."""
     spec, item, mode = job.spec, job.item, choice.recompute_activations
     stream = fullest_stream(job, choice.micro_batch_tokens)
-    offload = choice.memory_efficient_adamw
-    kept = sizes.kept_bytes(spec, stream, item, mode) + sizes.layout_bytes(spec, stream, item)
-    step = 0 if offload else sizes.step_work_bytes(spec, item, job.moment_bits, job.device) - kept
-    head = sizes.head_work_bytes(spec, stream, item, choice.head_chunk_tokens)
-    work = max(head, sizes.layer_work_bytes(spec, stream, item, mode), step)
-    moments = sizes.moment_bytes(spec, job.moment_bits)
-    gradients = sizes.offloaded_gradient_bytes(spec, item) if offload else item * spec.num_parameters
-    device = _weights(job) | {"gradients": gradients, "moments": 0 if offload else moments}
+    offload, trained = choice.memory_efficient_adamw, job.trained_sizes
+    block = (spec, stream, item, mode)
+    if job.lora:
+        kept = adapters.kept_bytes(*block, job.lora, job.device)
+        layer = adapters.layer_work_bytes(*block, job.lora, job.device)
+    else:
+        kept, layer = sizes.kept_bytes(*block), sizes.layer_work_bytes(*block)
+    kept += sizes.layout_bytes(spec, stream, item)
+    step = 0 if offload else sizes.step_work_bytes(trained, job.trained_item, job.moment_bits, job.device) - kept
+    work = max(sizes.head_work_bytes(spec, stream, item, choice.head_chunk_tokens), layer, step)
+    whole = job.trained_item * sum(trained.values())
+    gradients = sizes.offloaded_gradient_bytes(trained, job.trained_item) if offload else whole
+    device = _states(job, choice) | {"gradients": gradients}
     device |= {"kept for backward": kept, "working memory": work}
     return _phase(job, device, choice)
 
@@ -66,13 +73,11 @@ def update_phase(job: Job, choice: Choice) -> Phase:
 def sampling_phase(job: Job, choice: Choice) -> Phase:
     """Sampling's peak: every slot full, every prompt in use; no gradients."""
     spec, item, slots = job.spec, job.item, choice.num_slots
-    offload = choice.memory_efficient_adamw
     prompts = min(slots, job.num_prompts)
     decode = (spec, slots, prompts, job.max_prompt_len, job.max_sampled_len, item)
-    prefill = sizes.prefill_work_bytes(spec, prompts, job.max_prompt_len, item, job.device)
+    prefill = (adapters if job.lora else sizes).prefill_work_bytes(spec, prompts, job.max_prompt_len, item, job.device)
     work = max(sizes.decode_work_bytes(*decode), prefill)
-    device = _weights(job) | {"moments": 0 if offload else sizes.moment_bytes(spec, job.moment_bits)}
-    device |= {
+    device = _states(job, choice) | {
         "completions' keys and values": slots * sizes.slot_bytes(spec, job.max_sampled_len, item),
         "prompts' keys and values": sizes.prompt_store_bytes(spec, prompts, job.max_prompt_len, item),
         "working memory": work if slots else 0,
@@ -80,10 +85,26 @@ def sampling_phase(job: Job, choice: Choice) -> Phase:
     return _phase(job, device, choice)
 
 
+def checkpoint_phase(job: Job, choice: Choice) -> Phase:
+    """A checkpoint's peak: what leaves the device or is merged stands in main memory until its file is written."""
+    spec, item = job.spec, job.item
+    device, copies = _states(job, choice), 0
+    if job.lora:
+        device["merging"] = adapters.merging_bytes(spec, job.lora, item)
+        copies = min(sizes.SHARD_BYTES, adapters.merged_bytes(spec, job.lora, item))
+    if job.device == "cuda":
+        model = min(sizes.SHARD_BYTES, item * spec.num_parameters)
+        moments = 0 if choice.memory_efficient_adamw else sizes.moment_bytes(job.trained_sizes, job.moment_bits)
+        copies = max(model, moments)
+    return _phase(job, device, choice, {"copies to write": copies})
+
+
+PHASES = {"sampling": sampling_phase, "update": update_phase, "checkpoint": checkpoint_phase}
+
+
 def planned_bytes(job: Job, choice: Choice) -> int:
-    """The larger phase, as ``peak_gib`` counts it: a GPU's allocator does not count the context."""
-    larger = max(sampling_phase(job, choice).device_bytes, update_phase(job, choice).device_bytes)
-    return larger - CONTEXT_BYTES[job.device]
+    """The largest phase, as ``peak_gib`` counts it: a GPU's allocator does not count the context."""
+    return max(phase(job, choice).device_bytes for phase in PHASES.values()) - CONTEXT_BYTES[job.device]
 
 
 def fullest_stream(job: Job, micro_batch_tokens: int) -> sizes.Stream:
@@ -96,18 +117,29 @@ def fullest_stream(job: Job, micro_batch_tokens: int) -> sizes.Stream:
     return sizes.Stream(tokens, prompts, job.max_prompt_len, completions, own)
 
 
-def _weights(job: Job) -> dict[str, int]:
-    weights = job.item * job.spec.num_parameters
-    return {"weights": weights} | ({"KL reference": weights} if job.has_reference else {})
+def _states(job: Job, choice: Choice) -> dict[str, int]:
+    """What stays on the device through all phases."""
+    weights, trained = job.item * job.spec.num_parameters, job.trained_sizes
+    found = {"weights": weights}
+    reference = weights
+    if job.lora:  # whose reference has the policy's frozen weights
+        found["adapters"] = adapters.WIDE * sum(trained.values())
+        reference = found["adapters"] if job.lora.adapter else 0
+    if job.has_reference:
+        found["KL reference"] = reference
+    return found | {"moments": 0 if choice.memory_efficient_adamw else sizes.moment_bytes(trained, job.moment_bits)}
 
 
-def _phase(job: Job, device: dict[str, int], choice: Choice) -> Phase:
-    spec, host = job.spec, {}
-    host["rests of bf16 weights"] = sizes.rest_bytes(spec, job.item)
+def _phase(
+    job: Job, device: dict[str, int], choice: Choice, more_on_host: Mapping[str, int] = MappingProxyType({})
+) -> Phase:
+    trained, host = job.trained_sizes, {}
+    host["rests of bf16 weights"] = sizes.rest_bytes(trained, job.trained_item)
     if choice.memory_efficient_adamw:
-        host["moments"] = sizes.moment_bytes(spec, job.moment_bits)
-        host["sums of gradients"] = 4 * spec.num_parameters
+        host["moments"] = sizes.moment_bytes(trained, job.moment_bits)
+        host["sums of gradients"] = 4 * sum(trained.values())
         host["staging"] = sizes.STAGING_BYTES
+    host |= more_on_host
     fixed = {"Python and torch": PROCESS_BYTES[job.device]}
     if job.device == "cpu":
         on_host = {f"{name}, offloaded" if name in device else name: size for name, size in host.items()}

@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 
 from grpo_zero.errors import UserError
 from grpo_zero.plan.job import Job
-from grpo_zero.plan.phases import GIB, Choice, Phase, planned_bytes, sampling_phase, update_phase
+from grpo_zero.plan.phases import (
+    GIB,
+    PHASES,
+    Choice,
+    Phase,
+    checkpoint_phase,
+    planned_bytes,
+    sampling_phase,
+    update_phase,
+)
 
 SAFETY_SHARE = 0.1
 """Share of the memory that is left free: the allocator's gaps, and what the arithmetic does not know."""
@@ -24,20 +33,20 @@ class Plan:
 
     job: Job
     choice: Choice
-    sampling: Phase
-    update: Phase
+    phases: dict[str, Phase]
+    """By the names of ``plan/phases.py``."""
     memory: int
     """Bytes that were to be planned with, the safety margin included."""
 
     @property
     def device_bytes(self) -> int:
-        """The larger of both phases."""
-        return max(self.sampling.device_bytes, self.update.device_bytes)
+        """The largest phase."""
+        return max(phase.device_bytes for phase in self.phases.values())
 
     @property
     def host_bytes(self) -> int:
         """The same of main memory, where the device has its own."""
-        return max(self.sampling.host_bytes, self.update.host_bytes)
+        return max(phase.host_bytes for phase in self.phases.values())
 
     @property
     def planned_gib(self) -> float:
@@ -48,10 +57,11 @@ class Plan:
     def line(self) -> str:
         """The plan in one line."""
         choice = self.choice
+        phases = ", ".join(f"{name} {phase.device_bytes / GIB:.2f}" for name, phase in self.phases.items())
         kind = "GPU memory" if self.job.device == "cuda" else "memory"
         return (
             f"plan: {self.device_bytes / GIB:.2f} of {self.memory / GIB:.2f} GiB {kind} "
-            f"(sampling {self.sampling.device_bytes / GIB:.2f}, update {self.update.device_bytes / GIB:.2f})"
+            f"({phases})"
             + (f", {self.host_bytes / GIB:.2f} GiB on the host" if self.host_bytes else "")
             + f"; recompute {choice.recompute_activations}, offload {'yes' if choice.memory_efficient_adamw else 'no'}, "
             f"{choice.num_slots} slots, micro-batches of {choice.micro_batch_tokens} tokens, "
@@ -79,7 +89,7 @@ def _find(job: Job, memory: int, host_memory: int | None) -> Plan | None:
     room = int((1 - SAFETY_SHARE) * memory)
     host_room = None if host_memory is None else int((1 - SAFETY_SHARE) * host_memory)
     for choice in _orders(job):
-        if update_phase(job, choice).device_bytes > room:
+        if max(phase(job, choice).device_bytes for phase in (update_phase, checkpoint_phase)) > room:
             continue
         fewest = min(1, job.num_sampled)
 
@@ -96,8 +106,8 @@ def _find(job: Job, memory: int, host_memory: int | None) -> Plan | None:
 
 
 def _plan_of(job: Job, choice: Choice, memory: int) -> Plan:
-    slots = choice.num_slots if job.num_sampled else 0
-    return Plan(job, choice, sampling_phase(job, replace(choice, num_slots=slots)), update_phase(job, choice), memory)
+    counted = choice if job.num_sampled else replace(choice, num_slots=0)
+    return Plan(job, choice, {name: phase(job, counted) for name, phase in PHASES.items()}, memory)
 
 
 def _orders(job: Job) -> Iterator[Choice]:
@@ -147,14 +157,17 @@ def _does_not_fit(job: Job, memory: int, host_memory: int | None) -> str:
     if job.moment_bits == 32:
         would = _find(replace(job, moment_bits=8), memory, host_memory) is not None
         eight = f"; training.moment_bits=8 {'would fit' if would else 'would not fit either'}"
+    what = "adapters beside " if job.lora else ""
     return (
-        f"Training {job.spec.num_parameters / 1e9:.2f} G weights on completions of {job.max_gen_len} tokens does not fit in "
-        f"{memory / GIB:.1f} GiB ({SAFETY_SHARE:.0%} left free): {advice}, and as given it takes {gib:.1f} GiB{host}{eight}."
+        f"Training {what}{job.spec.num_parameters / 1e9:.2f} G weights on completions of {job.max_gen_len} tokens does not fit "
+        f"in {memory / GIB:.1f} GiB ({SAFETY_SHARE:.0%} left free): {advice}, and as given it takes {gib:.1f} GiB{host}{eight}."
     )
 
 
 def _most_weights(job: Job, memory: int, needed: Plan) -> float:
     """Weights that would fit if all but the fixed part grew with them."""
-    fixed = sum(needed.update.device.get(name, 0) for name in ("CUDA context", "Python and torch", "gaps of the heap"))
+    fixed = sum(
+        needed.phases["update"].device.get(name, 0) for name in ("CUDA context", "Python and torch", "gaps of the heap")
+    )
     room = max(0.0, (1 - SAFETY_SHARE) * memory - fixed)
     return job.spec.num_parameters * room / (needed.device_bytes - fixed)

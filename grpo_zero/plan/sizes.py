@@ -5,7 +5,9 @@ Axis names as in ``types.py``; ``item`` is the bytes of a weight, 2 for bfloat16
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 from grpo_zero.model.families import hf_shapes, parameter_map
@@ -25,6 +27,8 @@ SLOT_TOKEN_BYTES = 8 + 4 + 8
 """Id, log-prob and noise of a sampled token (``rollout/slots.py``)."""
 PREFILL_TOKENS = {"cuda": 8192, "cpu": 2048}
 """Prompt tokens of one forward before sampling, at most; a longer prompt goes alone (``rollout/prefill.py``)."""
+SHARD_BYTES = 5_000_000_000
+"""Most of a model that is in main memory at once to be written (``checkpoint/save.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +45,27 @@ class Stream:
     """Longest completion, tokens, the last left out."""
 
 
-def parameter_sizes(spec: ModelSpec) -> dict[str, int]:
+@cache  # a plan asks for them thousands of times
+def parameter_sizes(spec: ModelSpec) -> Mapping[str, int]:
     """Weights of each parameter, by our name."""
     shapes = hf_shapes(spec)
     return {name: sum(prod(shapes[part]) for part in parts) for name, parts in parameter_map(spec).items()}
 
 
-def moment_bytes(spec: ModelSpec, bits: int) -> int:
-    """AdamW's two moments of every weight."""
+def moment_bytes(sizes: Mapping[str, int], bits: int) -> int:
+    """AdamW's two moments of trained parameters of these sizes."""
     if bits == 32:
-        return 8 * spec.num_parameters
-    return sum(2 * size + 2 * 4 * -(-size // MOMENT_BLOCK) for size in parameter_sizes(spec).values())
+        return 8 * sum(sizes.values())
+    return sum(2 * size + 2 * 4 * -(-size // MOMENT_BLOCK) for size in sizes.values())
 
 
-def rest_bytes(spec: ModelSpec, item: int) -> int:
+def rest_bytes(sizes: Mapping[str, int], item: int) -> int:
     """What the float32 masters hold beyond bf16 weights: an int16 each, always in host memory."""
-    return 2 * spec.num_parameters if item == 2 else 0
+    return 2 * sum(sizes.values()) if item == 2 else 0
 
 
-def offloaded_gradient_bytes(spec: ModelSpec, item: int) -> int:
+def offloaded_gradient_bytes(sizes: Mapping[str, int], item: int) -> int:
     """Most gradients on the device while they leave it in backward: vocabulary tables' (whole only at the end), a few more."""
-    sizes = parameter_sizes(spec)
     tables = sum(size for name, size in sizes.items() if name in ("embedding.weight", "head.weight"))
     largest = max((size for name, size in sizes.items() if name.startswith("layers.0.")), default=0)
     layer = sum(size for name, size in sizes.items() if name.startswith("layers.0."))
@@ -73,7 +77,7 @@ def kept_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
     T, E = stream.tokens, spec.width
     layer = T * E * item if mode == "full" else kept_in_layer_bytes(spec, stream, item, mode)
     ends = T * 8 + 2 * T * E * item + 2 * T * 4  # ids; the last norm's input, normed input and two sizes
-    return spec.num_layers * layer + ends + (0 if mode == "full" else _index_bytes(stream))
+    return spec.num_layers * layer + ends + (0 if mode == "full" else index_bytes(stream))
 
 
 def kept_in_layer_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
@@ -116,12 +120,17 @@ def mask_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
 
 def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
     """Temporary memory of one block's backward; with ``full`` also what its second forward keeps."""
-    T, E, F = stream.tokens, spec.width, spec.ffn_width
-    product = 0 if mode == "none" else 2 * F
-    mlp = T * ((4 * F + product) * item + E * (4 + 3 * item))
+    T, E = stream.tokens, spec.width
+    mlp = mlp_work_bytes(spec, stream, item, mode)
     attention = 2 * rectangle_bytes(spec, stream, item) + 2 * T * E * item
     again = kept_in_layer_bytes(spec, stream, item, "selective") if mode == "full" else 0
     return again + max(mlp, attention)
+
+
+def mlp_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
+    """The MLP's part of it."""
+    product = 0 if mode == "none" else 2 * spec.ffn_width
+    return stream.tokens * ((4 * spec.ffn_width + product) * item + spec.width * (4 + 3 * item))
 
 
 def head_work_bytes(spec: ModelSpec, stream: Stream, item: int, chunk_tokens: int) -> int:
@@ -136,11 +145,11 @@ def head_work_bytes(spec: ModelSpec, stream: Stream, item: int, chunk_tokens: in
     return 2 * stream.tokens * spec.width * item + chunk * spec.vocab_size * a_logit
 
 
-def step_work_bytes(spec: ModelSpec, item: int, moment_bits: int, device: str) -> int:
+def step_work_bytes(sizes: Mapping[str, int], item: int, moment_bits: int, device: str) -> int:
     """Temporary memory of an optimizer step; float32 weights with float32 moments are stepped where they are."""
     if item == 4 and moment_bits == 32:
         return 0
-    return STEP_PARTS * 4 * min(STEP_CHUNK[device], max(parameter_sizes(spec).values()))
+    return STEP_PARTS * 4 * min(STEP_CHUNK[device], max(sizes.values()))
 
 
 def kv_bytes(spec: ModelSpec, tokens: int, item: int) -> int:
@@ -175,6 +184,6 @@ def prefill_work_bytes(spec: ModelSpec, prompts: int, prompt_max: int, item: int
     return tokens * (4 * spec.ffn_width * item + spec.width * (8 + 2 * item)) + prompts * spec.vocab_size * 4
 
 
-def _index_bytes(stream: Stream) -> int:
+def index_bytes(stream: Stream) -> int:
     """Index tables that attention's backward needs, int64: real slots of both rectangles, prompt of each completion, stream."""
     return 8 * (2 * stream.tokens + stream.completions)

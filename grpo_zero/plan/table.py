@@ -10,14 +10,14 @@ from grpo_zero.settings import show
 
 
 def table(plan: Plan) -> str:
-    """Items by phase, GiB; the larger phase is the peak."""
-    lines = [f"{'GiB':32}{'sampling':>10}{'update':>10}"]
+    """Items by phase, GiB; the largest phase is the peak."""
+    lines = [f"{'GiB':32}" + "".join(f"{name:>12}" for name in plan.phases)]
     for place in ("device", "host"):
-        phases = [getattr(phase, place) for phase in (plan.sampling, plan.update)]
+        phases = [getattr(phase, place) for phase in plan.phases.values()]
         if not any(phases):
             continue
         name = "host" if place == "host" else {"cuda": "GPU", "cpu": "memory"}[plan.job.device]
-        items = [*phases[1], *(item for item in phases[0] if item not in phases[1])]
+        items = dict.fromkeys(item for phase in (phases[1], *phases) for item in phase)
         lines += [name, *(_row(f"  {item}", [phase.get(item) for phase in phases]) for item in items)]
         lines.append(_row("  together", [sum(phase.values()) for phase in phases]))
     return "\n".join(lines)
@@ -37,4 +37,4 @@ def report(plan: Plan) -> str:
 
 
 def _row(name: str, sizes: list[int | None]) -> str:
-    return f"{name:32}" + "".join("         -" if size is None else f"{size / GIB:10.2f}" for size in sizes)
+    return f"{name:32}" + "".join(f"{'-':>12}" if size is None else f"{size / GIB:12.2f}" for size in sizes)

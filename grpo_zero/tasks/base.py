@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from grpo_zero.types import Problem, Verdict
 
+Group = tuple[Problem, Sequence[tuple[str, bool]]]
+"""A question and the answers to it: the text of each, and whether it is finished."""
+
 
 @runtime_checkable
 class Task(Protocol):
-    """The two functions that training needs of a task. A task sees text, never token ids.
+    """The functions that training needs of a task. A task sees text, never token ids.
+
+    Optional: ``time_limit_s``, seconds an answer may take where the configuration says nothing; and ``verify_group``, from a
+    ``Group`` to its verdicts, where answers to one question are judged against each other (``tasks/judging.py``).
 
     Both are plain functions of their arguments: no state, no clock, no signal, so they give the
     same result from any thread and in any order.

@@ -76,7 +76,7 @@ class CountdownTask:
         messages = [{"role": "user", "content": question}]
         if self.system_prompt is not None:
             messages.insert(0, {"role": "system", "content": self.system_prompt})
-        return Problem(tuple(messages), self.response_start, row, row_key(nums, target))
+        return Problem(tuple(messages), self.response_start, row, row_key(nums, target), f"{len(nums)} numbers")
 
     def verify(self, problem: Problem, completion: str, finished: bool = True) -> Verdict:
         """Judge the generated text: parts ``format`` (0.1 or 0) and ``answer`` (1.0 or 0).

@@ -52,6 +52,13 @@ def _marked(text: str, mark: str) -> Found | None:
 
 def _boxed(text: str) -> Found | None:
     """The last number in the last box, if its braces close."""
+    box = last_box(text)
+    found = last_number(box) if box is not None else None
+    return None if found is None else Found(found.value, False)
+
+
+def last_box(text: str) -> str | None:
+    """What the last ``\\boxed{...}`` holds; None where there is no box, or the braces of the last one do not close."""
     start = text.rfind(_BOX)
     if start < 0:
         return None
@@ -62,6 +69,5 @@ def _boxed(text: str) -> Found | None:
     for brace in _BRACE.finditer(text, opening):
         depth += 1 if brace[0] == "{" else -1
         if not depth:
-            found = last_number(text[opening + 1 : brace.start()])
-            return None if found is None else Found(found.value, False)
+            return text[opening + 1 : brace.start()]
     return None

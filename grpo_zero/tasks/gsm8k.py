@@ -84,7 +84,8 @@ class GSM8KTask:
         messages = [{"role": "user", "content": self.prompt.replace("{question}", without_marks(question))}]
         if self.system_prompt is not None:
             messages.insert(0, {"role": "system", "content": self.system_prompt})
-        return Problem(tuple(messages), self.response_start, {**row, "gold": gold}, " ".join(question.split()))
+        key = " ".join(question.split())
+        return Problem(tuple(messages), self.response_start, {**row, "gold": gold}, key, num_steps(str(answer)))
 
     def verify(self, problem: Problem, completion: str, finished: bool = True) -> Verdict:
         """Parts ``format`` (0.1 or 0) and ``answer`` (1.0 or 0); ``notes``: which rules find the right answer. Never raises."""
@@ -103,6 +104,12 @@ def gold_answer(answer: str) -> Fraction | None:
     _, mark, last = answer.rpartition(MARK)
     found = list(numbers(last)) if mark else []
     return found[0].value if len(found) == 1 and len(last.split()) == 1 else None
+
+
+def num_steps(answer: str) -> str:
+    """How long the reference solution is: its lines before the mark, a step each (2 to 8 as a rule, 2110.14168, section 2)."""
+    count = sum(1 for line in answer.rpartition(MARK)[0].splitlines() if line.strip())
+    return f"{count} step" if count == 1 else f"{count} steps"
 
 
 def without_marks(text: str) -> str:

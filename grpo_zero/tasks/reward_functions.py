@@ -1,7 +1,8 @@
 """Prompts from a file, rewards from functions as TRL takes them.
 
-``f(prompts, completions, **columns) -> list of float or None``. Each completion is judged by itself, as a batch of one. A
-function that names its parameters gets those; one with ``**kwargs`` gets every column.
+``f(prompts, completions, **columns) -> list of float or None``. Each completion is judged by itself, as a batch of one, or the
+answers to a question together, as one batch. A function that names its parameters gets those; one with ``**kwargs`` gets every
+column. None gets token ids: a task sees text.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Any
 from grpo_zero.errors import UserError
 from grpo_zero.tasks.question_files import read_questions
 from grpo_zero.tasks.row_files import Row
-from grpo_zero.tasks.user_task import failure, load_module, named, shown
+from grpo_zero.tasks.user_task import failure, load_module, named, named_class, shown
 from grpo_zero.types import Problem, Verdict
 
 RewardFunction = Callable[..., Sequence[float | None]]
+TOKEN_IDS = {"prompt_ids", "completion_ids"}
+"""What TRL offers besides, and a task never has."""
 PROMPT = "prompt"
 """The column that poses the question: a text, or chat messages."""
 
@@ -37,6 +40,7 @@ class RewardFunctionsTask:
         system_prompt: str | None = None,
         response_start: str = "",
         success: float = 1.0,
+        reward_batch: str = "answer",
     ) -> None:
         """``rewards`` are ``my_rewards.py:function``.
 
@@ -45,6 +49,7 @@ class RewardFunctionsTask:
             system_prompt: goes before prompts without a system message.
             response_start: text with which the prompt begins the response.
             success: weighted sum from which an answer counts as right.
+            reward_batch: what a function gets in one call, ``answer`` or ``group``.
 
         Raises:
             UserError: no such file or function, or another number of weights.
@@ -59,6 +64,7 @@ class RewardFunctionsTask:
                 "data.rewards: give one each."
             )
         self.system_prompt, self.response_start, self.success = system_prompt, response_start, success
+        self.verify_group = self._verify_batch if reward_batch == "group" else None
 
     def load(self, path: str, *, test_size: int, **generator: Any) -> tuple[list[Row], list[Row], dict[str, int]]:
         """Rows to train on, held-out rows, and how many (``question_files.read_questions``)."""
@@ -84,29 +90,45 @@ class RewardFunctionsTask:
         for where, function in self.functions.items():
             missing = _required(function) - row.keys() - {"prompts", "completions"}
             if missing:
+                ids = " A task has no token ids, only text." if missing & TOKEN_IDS else ""
                 raise UserError(
                     f"{where} needs {', '.join(sorted(missing))}, but the rows have {', '.join(row)}: name its parameters after "
-                    "columns, or give it a default."
+                    f"columns, or give it a default.{ids}"
                 )
         key = json.dumps([messages, {k: v for k, v in row.items() if k != PROMPT}], sort_keys=True, default=repr)
-        return Problem(tuple(messages), self.response_start, row, key)
+        return Problem(tuple(messages), self.response_start, row, key, named_class(row.get("difficulty")))
 
     def verify(self, problem: Problem, completion: str, finished: bool = True) -> Verdict:
         """Parts are the weighted values by function; one that returns None has no part. Never raises."""
-        parts: dict[str, float] = {}
+        return self._verify_batch(problem, [(completion, finished)])[0]
+
+    def _verify_batch(self, problem: Problem, answers: Sequence[tuple[str, bool]]) -> list[Verdict]:
+        """``verify`` for answers to one question in one call.
+
+        A function that raises or returns another number of values fails on all of them; a value that is no number fails on its
+        own answer.
+        """
+        parts: list[dict[str, float]] = [{} for _ in answers]
+        failures: dict[int, Verdict] = {}
         for (where, function), weight in zip(self.functions.items(), self.weights, strict=True):
             try:
-                said = function(**_arguments(function, problem.row, completion))
+                said = function(**_arguments(function, problem.row, [text for text, _ in answers]))
             except Exception as error:
-                return failure(f"{where} raised {named(error)}")
-            if not isinstance(said, Sequence) or len(said) != 1:
-                return failure(f"{where} returned {shown(said)} for one completion, not a list of one number")
-            (value,) = said
-            if value is None or (isinstance(value, Real) and math.isnan(value)):
-                continue
-            if not isinstance(value, Real) or not math.isfinite(value):
-                return failure(f"{where} returned {shown(said)}, no finite number")
-            parts[where.rpartition(":")[2]] = weight * float(value)
+                return [failure(f"{where} raised {named(error)}")] * len(answers)
+            if not isinstance(said, Sequence) or len(said) != len(answers):
+                values = f"{len(said)} values" if isinstance(said, Sequence) else shown(said)
+                asked = f"{len(answers)} completion{'s' * (len(answers) > 1)}"
+                return [failure(f"{where} returned {values} for {asked}, not one each")] * len(answers)
+            for index, value in enumerate(said):
+                if value is None or (isinstance(value, Real) and math.isnan(value)):
+                    continue
+                if not isinstance(value, Real) or not math.isfinite(value):
+                    failures.setdefault(index, failure(f"{where} returned {shown(value)}, no finite number"))
+                else:
+                    parts[index][where.rpartition(":")[2]] = weight * float(value)
+        return [failures.get(index) or self._verdict(values) for index, values in enumerate(parts)]
+
+    def _verdict(self, parts: dict[str, float]) -> Verdict:
         if not parts:
             return Verdict(math.nan, {}, "no reward")
         reward = sum(parts.values())
@@ -133,11 +155,12 @@ def _required(function: RewardFunction) -> set[str]:
     return {p.name for p in _parameters(function) if p.kind in named_ones and p.default is inspect.Parameter.empty}
 
 
-def _arguments(function: RewardFunction, row: Mapping[str, Any], completion: str) -> dict[str, list[Any]]:
-    """Batches of one. To a chat prompt belongs a chat completion, as in TRL."""
-    answer: Any = completion if isinstance(row[PROMPT], str) else [{"role": "assistant", "content": completion}]
-    all_columns = {name: [value] for name, value in row.items() if name != PROMPT}
-    offered = {"prompts": [row[PROMPT]], "completions": [answer], **all_columns}
+def _arguments(function: RewardFunction, row: Mapping[str, Any], completions: Sequence[str]) -> dict[str, list[Any]]:
+    """A batch: the row's columns as often as there are completions. To a chat prompt belong chat completions, as in TRL."""
+    is_text = isinstance(row[PROMPT], str)
+    answers: list[Any] = [text if is_text else [{"role": "assistant", "content": text}] for text in completions]
+    columns = {name: [value] * len(answers) for name, value in row.items() if name != PROMPT}
+    offered = {"prompts": [row[PROMPT]] * len(answers), "completions": answers, **columns}
     parameters = _parameters(function)
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         return offered

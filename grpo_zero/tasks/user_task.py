@@ -10,7 +10,8 @@
         return completion.strip() == row["word"][::-1]
 
 Optional: ``example(row)`` (a completion that is right, for `grpo-zero check-task`), ``response_start`` (text that begins every
-answer), ``system_prompt``, and ``success`` (reward from which an answer counts as right, default 1).
+answer), ``system_prompt``, ``success`` (reward from which an answer counts as right, default 1), and ``difficulty(row)`` (the
+class that `grpo-zero eval` counts a question in).
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class UserTask:
         self.response_start: str = own_start if response_start is None else response_start
         self.system_prompt = system_prompt or getattr(self.parts, "system_prompt", None)
         self.example = getattr(self.parts, "example", None)
+        self.difficulty = getattr(self.parts, "difficulty", None)
         self.success = float(getattr(self.parts, "success", 1.0))
         self.takes_finished = "finished" in inspect.signature(self.parts.verify).parameters
 
@@ -71,7 +73,10 @@ class UserTask:
         return kept, test, {"train": len(kept), "test": len(test), "dropped": len(train) - len(kept)}
 
     def problem(self, row: Mapping[str, Any]) -> Problem:
-        """The question of one row. Raises ``UserError`` where ``prompt`` raises or returns neither text nor messages."""
+        """The question of one row.
+
+        Raises ``UserError`` where ``prompt`` raises or returns neither text nor messages, or ``difficulty`` raises.
+        """
         try:
             posed = self.parts.prompt(dict(row))
         except Exception as error:
@@ -92,7 +97,15 @@ class UserTask:
         if self.system_prompt and messages[0]["role"] != "system":
             messages = [{"role": "system", "content": self.system_prompt}, *messages]
         key = json.dumps(messages, sort_keys=True, ensure_ascii=False)
-        return Problem(tuple(messages), self.response_start, row, key)
+        return Problem(tuple(messages), self.response_start, row, key, self._difficulty(row))
+
+    def _difficulty(self, row: Mapping[str, Any]) -> str | None:
+        if self.difficulty is None:
+            return None
+        try:
+            return named_class(self.difficulty(dict(row)))
+        except Exception as error:
+            raise UserError(f"difficulty() of {self.name} raised {named(error)} for the row {shown(row)}.") from error
 
     def verify(self, problem: Problem, completion: str, finished: bool = True) -> Verdict:
         """What the file's ``verify`` says; where it fails, no reward and the reason."""
@@ -117,6 +130,11 @@ def verdict_of(said: object, success: float) -> Verdict:
     reward = sum(rewards.values())
     is_right = reward >= success - 1e-9
     return Verdict(reward, rewards, "right" if is_right else f"reward {reward:g}", correct=is_right)
+
+
+def named_class(value: object) -> str | None:
+    """A difficulty as it is shown: any value as text; None and empty text are none."""
+    return None if value is None else str(value).strip() or None
 
 
 def failure(reason: str) -> Verdict:
@@ -149,7 +167,7 @@ def _find_parts(file: str) -> Any:
                 f"{file} lacks the function {part}; a task has rows(), prompt(row) and verify(row, completion)."
             )
     if isinstance(found, ModuleType):
-        names = (*PARTS, "example", "response_start", "system_prompt", "success")
+        names = (*PARTS, "example", "response_start", "system_prompt", "success", "difficulty")
         return SimpleNamespace(**{name: getattr(module, name) for name in names if hasattr(module, name)})
     return found
 

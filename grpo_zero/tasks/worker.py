@@ -11,10 +11,11 @@ import queue
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
 
-from grpo_zero.tasks.base import Task
+from grpo_zero.tasks.base import Group, Task
 from grpo_zero.tasks.user_task import failure
 from grpo_zero.types import Problem, Verdict
 
@@ -36,7 +37,9 @@ class IsolatedTask:
     def __init__(self, task: Task, load_task: Callable[[], Task], timeout_s: float, num_workers: int) -> None:
         self.task, self.name, self.response_start, self.example = task, task.name, task.response_start, task.example
         self.timeout_s = timeout_s
-        self.workers: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self.judges_groups = getattr(task, "verify_group", None) is not None
+        # Last in, first out: a process that runs already is taken before another is started.
+        self.workers: queue.LifoQueue[_Worker] = queue.LifoQueue()
         for _ in range(num_workers):
             self.workers.put(_Worker(load_task))
         self.threads = ThreadPoolExecutor(num_workers)
@@ -51,15 +54,30 @@ class IsolatedTask:
 
     def verify(self, problem: Problem, completion: str, finished: bool = True) -> Verdict:
         """As the task's; a failure where it takes too long or its process dies."""
-        worker = self.workers.get()
-        try:
-            return worker.verify(problem, completion, finished, self.timeout_s)
-        finally:
-            self.workers.put(worker)
+        return self._ask("verify", (problem, completion, finished), self.timeout_s)
 
     def verify_all(self, answers: Sequence[tuple[Problem, str, bool]]) -> list[Verdict]:
         """Many answers, as many at a time as there are processes, in order."""
         return list(self.threads.map(lambda answer: self.verify(*answer), answers))
+
+    def verify_groups(self, groups: Sequence[Group]) -> list[list[Verdict]]:
+        """As ``verify_all``; with a task that judges groups, one group at a time, within its answers' limits together."""
+        if self.judges_groups:
+            return list(self.threads.map(lambda group: self._verify_group(*group), groups))
+        verdicts = iter(self.verify_all([(problem, *answer) for problem, answers in groups for answer in answers]))
+        return [list(islice(verdicts, len(answers))) for _, answers in groups]
+
+    def _verify_group(self, problem: Problem, answers: Sequence[tuple[str, bool]]) -> list[Verdict]:
+        said = self._ask("verify_group", (problem, answers), self.timeout_s * len(answers))
+        return [said] * len(answers) if isinstance(said, Verdict) else said
+
+    def _ask(self, method: str, arguments: tuple[Any, ...], timeout_s: float) -> Any:
+        """What the method returns in a process that is free; a failure where it takes too long or its process dies."""
+        worker = self.workers.get()
+        try:
+            return worker.ask(method, arguments, timeout_s)
+        finally:
+            self.workers.put(worker)
 
     def close(self) -> None:
         """End all processes."""
@@ -76,14 +94,14 @@ class _Worker:
         self.process: Any = None
         self.connection: Connection
 
-    def verify(self, problem: Problem, completion: str, finished: bool, timeout_s: float) -> Verdict:
+    def ask(self, method: str, arguments: tuple[Any, ...], timeout_s: float) -> Any:
         try:
             if self.process is None:
                 self._start()
-            self.connection.send((problem, completion, finished))
+            self.connection.send((method, arguments))
             if not self.connection.poll(timeout_s):
                 self.stop()
-                return failure(f"verify took longer than {timeout_s:g} s")
+                return failure(f"{method} took longer than {timeout_s:g} s")
             return self.connection.recv()
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             return failure(f"the row cannot be sent to the process that verifies ({error})")
@@ -116,7 +134,7 @@ def _serve(connection: Connection, load_task: Callable[[], Task]) -> None:
     connection.send("ready")
     while True:
         try:
-            problem, completion, finished = connection.recv()
+            method, arguments = connection.recv()
         except EOFError:
             return
-        connection.send(task.verify(problem, completion, finished))
+        connection.send(getattr(task, method)(*arguments))

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.engine import Engine, Progress
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.tasks import Task
-from grpo_zero.tasks.worker import IsolatedTask
+from grpo_zero.tasks.judging import judge_groups
 from grpo_zero.train.policy import Policy
 from grpo_zero.train.problems import Prompted
 from grpo_zero.types import Completion, Verdict
@@ -38,14 +37,16 @@ def judge(
     policy: Policy, task: Task, items: Sequence[Prompted], completions_PG: Sequence[Sequence[Completion]]
 ) -> list[list[Judged]]:
     """Verify every completion; a task sees generated text alone."""
-    answers = [(item, c, policy.text(c)) for item, group in zip(items, completions_PG, strict=True) for c in group]
-    arguments = [(item.problem, text, c.is_finished) for item, c, text in answers]
-    if isinstance(task, IsolatedTask):
-        verdicts = task.verify_all(arguments)
-    else:
-        verdicts = [task.verify(problem, text, finished=is_finished) for problem, text, is_finished in arguments]
-    judged = (Judged(*answer, verdict) for answer, verdict in zip(answers, verdicts, strict=True))
-    return [list(islice(judged, len(group))) for group in completions_PG]
+    texts_PG = [[policy.text(completion) for completion in group] for group in completions_PG]
+    groups = [
+        (item.problem, [(text, c.is_finished) for c, text in zip(completions, texts, strict=True)])
+        for item, completions, texts in zip(items, completions_PG, texts_PG, strict=True)
+    ]
+    verdicts_PG = judge_groups(task, groups)
+    return [
+        [Judged(item, *answer) for answer in zip(completions, texts, verdicts, strict=True)]
+        for item, completions, texts, verdicts in zip(items, completions_PG, texts_PG, verdicts_PG, strict=True)
+    ]
 
 
 MOST_FAILED = 0.5
@@ -99,17 +100,9 @@ def evaluate(
     Returns:
         Metrics ``eval/...`` of the catalogue, and the sampled answers ``[P][K]``.
     """
-    settings, seed = config.evaluation, config.training.random_seed
     started = time.perf_counter()
-    sampling = SamplingParams(config.evaluation_gen_len, settings.temperature, settings.top_k or None, settings.top_p)
+    judged_PK, greedy_P1 = answer_all(policy, engine, task, items, config, progress)
     metrics: dict[str, float] = {}
-    prompts = [item.prompt_ids for item in items]
-
-    def answers(params: SamplingParams, num_samples: int) -> list[list[Judged]]:
-        completions_PG = engine.generate(prompts, num_samples, params, seed_key=(seed, "eval", 0), progress=progress)
-        return judge(policy, task, items, completions_PG)
-
-    judged_PK = answers(sampling, settings.samples_per_problem)
     metrics |= _success("eval/success", judged_PK)
     rows = list(flatten(judged_PK))
     metrics["eval/length"] = float(np.mean([len(row.completion.token_ids) for row in rows]))
@@ -117,12 +110,32 @@ def evaluate(
     metrics["eval/num_problems"] = len(items)
     metrics |= verdict_means("eval/", [row.verdict for row in rows])
     metrics["eval/reward"] = _mean([row.verdict.reward for row in rows])
-    if settings.greedy:
-        metrics |= _success(
-            "eval/greedy_success", answers(replace(sampling, temperature=0.0, top_k=None, top_p=1.0), 1)
-        )
+    if greedy_P1:
+        metrics |= _success("eval/greedy_success", greedy_P1)
     metrics["eval/eval_s"] = time.perf_counter() - started
     return metrics, judged_PK
+
+
+def answer_all(
+    policy: Policy,
+    engine: Engine,
+    task: Task,
+    items: Sequence[Prompted],
+    config: Config,
+    progress: Progress | None = None,
+) -> tuple[list[list[Judged]], list[list[Judged]]]:
+    """The sampled answers ``[P][K]`` and the greedy ones ``[P][1]``, which are none without ``evaluation.greedy``."""
+    settings, seed = config.evaluation, config.training.random_seed
+    sampling = SamplingParams(config.evaluation_gen_len, settings.temperature, settings.top_k or None, settings.top_p)
+    prompts = [item.prompt_ids for item in items]
+
+    def answers(params: SamplingParams, num_samples: int) -> list[list[Judged]]:
+        completions_PG = engine.generate(prompts, num_samples, params, seed_key=(seed, "eval", 0), progress=progress)
+        return judge(policy, task, items, completions_PG)
+
+    sampled_PK = answers(sampling, settings.samples_per_problem)
+    greedy_P1 = answers(replace(sampling, temperature=0.0, top_k=None, top_p=1.0), 1) if settings.greedy else []
+    return sampled_PK, greedy_P1
 
 
 def _success(name: str, judged_PK: Sequence[Sequence[Judged]]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from grpo_zero.checkpoint.hub import data_path
 from grpo_zero.config import Config
 from grpo_zero.errors import UserError
 from grpo_zero.randomness import stream
@@ -33,15 +34,15 @@ def make_task(config: Config) -> Task:
     data = config.data
     wording = {"prompt": data.prompt, "response_start": data.response_start}
     answer = {"answer_rule": data.answer_rule, "answer_mark": data.answer_mark}
-    rewards = {"rewards": data.rewards, "reward_weights": data.reward_weights}
-    given = wording | answer | rewards
+    rewards = {"rewards": data.rewards, "reward_weights": data.reward_weights, "reward_batch": data.reward_batch}
+    given = wording | answer | rewards | {"parameters": data.parameters}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if data.system_prompt is not None:
         options["system_prompt"] = data.system_prompt or None
     make = partial(load_task, data.task, **options)
-    if data.verify_timeout_s is None:
-        return make()
-    return IsolatedTask(make(), make, data.verify_timeout_s, data.verify_workers)
+    task = make()
+    timeout_s = data.verify_timeout_s or getattr(task, "time_limit_s", None)
+    return task if timeout_s is None else IsolatedTask(task, make, timeout_s, data.verify_workers)
 
 
 def load_rows(config: Config, task: Task) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, int]]:
@@ -51,7 +52,9 @@ def load_rows(config: Config, task: Task) -> tuple[list[dict[str, Any]], list[di
     if data.path == "generate":
         generator = {"counts": data.numbers_per_problem, "numbers": data.number_range, "targets": data.target_range}
         generator |= {"train_size": data.train_size, "seed": data.data_seed}
-    return task.load(data.path, test_size=data.test_size, **generator)
+    is_file_of_own = ".py" in data.task  # its rows() does not look at the path
+    path = data.path if is_file_of_own else data_path(data.path)
+    return task.load(path, test_size=data.test_size, **generator)
 
 
 class ProblemSource:

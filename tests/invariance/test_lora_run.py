@@ -12,6 +12,9 @@ from safetensors.torch import load_file
 
 from grpo_zero.config import load_config
 from grpo_zero.errors import UserError
+from grpo_zero.model.attention import DenseCausal
+from grpo_zero.train.adapters import adapt
+from grpo_zero.train.kl_reference import load_kl_reference
 from grpo_zero.train.policy import load_policy
 from grpo_zero.train.run import train
 
@@ -78,12 +81,40 @@ def test_a_run_from_an_adapter_starts_there_and_is_held_to_it(model_folder: Path
         train(run_config(model_folder, tmp_path, "lora.rank=2", "lora.alpha=8", adapter, "training.run_name=third"))
 
 
+def test_the_start_is_the_frozen_weights_themselves(model_folder: Path, tmp_path: Path) -> None:
+    config = run_config(model_folder, tmp_path, *LORA, "algorithm.kl_weight=0.1")
+    policy = load_policy(config.model, init_seed=0)
+    adapt(policy, config)
+    base = {name: p for name, p in policy.decoder.named_parameters() if ".adapter." not in name}
+    reference = load_kl_reference(policy, config).decoder
+    theirs = dict(reference.named_parameters())
+    assert {name: p.data_ptr() for name, p in theirs.items()} == {name: p.data_ptr() for name, p in base.items()}
+    trained = [p for p in policy.decoder.parameters() if p.requires_grad]
+    assert len(trained) == sum(".adapter." in name for name, _ in policy.decoder.named_parameters())
+    tokens_T = torch.arange(5)
+    before = reference(tokens_T, tokens_T, DenseCausal())
+    for parameter in trained:
+        torch.nn.init.normal_(parameter)
+    assert torch.equal(reference(tokens_T, tokens_T, DenseCausal()), before)
+    assert not torch.equal(policy.decoder(tokens_T, tokens_T, DenseCausal()), before)
+
+
+def test_a_planned_run_tells_what_was_planned_and_measured(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = train(run_config(model_folder, tmp_path, "training.run_name=planned", *LORA, "training.memory=2"))
+    summary = json.loads((folder / "summary.json").read_text())
+    printed = capsys.readouterr().out
+    assert "plan: " in printed
+    assert f"memory: planned {summary['planned_gib']:.2f} GiB, measured peak" in printed
+    assert load_config(str(folder / "config.yaml")).training.memory is None
+
+
 def test_settings_that_make_no_sense(model_folder: Path, tmp_path: Path) -> None:
     for settings, words in (
         (("lora.rank=2", "lora.targets=[lm_head]"), "stay frozen"),
         (("lora.rank=2", "lora.targets=[q_prj]"), "q_proj"),
         (("lora.adapter=somewhere",), "lora.rank is 0"),
-        (("lora.rank=2", "training.memory=4"), "cannot plan LoRA"),
     ):
         with pytest.raises(UserError, match=words):
             run_config(model_folder, tmp_path, *settings)

@@ -16,10 +16,10 @@ def test_the_packaged_model_can_do_what_the_docs_say(tmp_path: Path) -> None:
     """Sampled success before training is between 10 % and 50 % (about 30 %), with the form right nearly always."""
     assert main(["eval", *SHORT, "--json", str(tmp_path / "scores.json")]) == 0
     scores = json.loads((tmp_path / "scores.json").read_text())
-    assert 0.1 < scores["eval/success"] < 0.5
-    assert scores["eval/greedy_success"] > 0.25
-    assert scores["eval/reward/format"] > 0.09
-    assert scores["eval/num_problems"] == 64
+    assert 0.1 < scores["sampled"]["success"]["mean"] < 0.5
+    assert scores["greedy"]["success"]["mean"] > 0.25
+    assert scores["sampled"]["parts"]["format"] > 0.09
+    assert scores["num_problems"] == 64
 
 
 def test_the_first_command_runs_and_its_run_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

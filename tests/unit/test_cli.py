@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from grpo_zero.observe.files import read_rows
 from grpo_zero.train.checkpoints import save_model
 from grpo_zero.train.policy import load_policy
 
-COMMANDS = ("train", "sft", "eval", "chat", "export", "check-task", "plan", "bench")
+COMMANDS = ("train", "sft", "eval", "chat", "export", "check-task", "plan", "bench", "doctor", "report")
 
 HELP = """
 import contextlib, io, sys
@@ -197,6 +198,20 @@ CASES: dict[str, tuple[Spoil, list[str], list[str]]] = {
     "eval on nothing": (nothing, ["eval", "data.test_size=0", "training.eval_interval=0"], ["data.test_size"]),
     "eval no model": (nothing, ["eval", "--model", "Qwen2.5-3B"], ["Qwen2.5-3B"]),
     "eval json nowhere": (nothing, ["eval", "--json", "no/such/file.json"], ["no/such"]),
+    "eval no samples": (nothing, ["eval", "--samples", "0"], ["--samples is 0"]),
+    "eval output nowhere": (nothing, ["eval", "--output", "no/such/a.jsonl"], ["--output", "no/such"]),
+    "eval output in use": (nothing, ["eval", "--output", "rows.jsonl"], ["rows.jsonl exists already"]),
+    "eval output of another kind": (nothing, ["eval", "--output", "a.txt"], ["--output is a.txt", ".jsonl"]),
+    "eval second output in use": (
+        write("a-compared.jsonl", ""),
+        ["eval", "--output", "a.jsonl", "--compare", "model"],
+        ["a-compared.jsonl exists already"],
+    ),
+    "eval compare nothing": (nothing, ["eval", "--compare", "nope"], ["nope"]),
+    "eval compare no file": (nothing, ["eval", "--compare", "nope.jsonl"], ["no file nope.jsonl"]),
+    "eval compare no answers": (nothing, ["eval", "--compare", "rows.jsonl"], ["rows.jsonl line 1", "its model"]),
+    "eval answers of a model": (nothing, ["eval", "--answers", "x.jsonl", "--model", "model"], ["--model", "leave"]),
+    "eval answers with settings": (nothing, ["eval", "--answers", "x.jsonl"], ["--answers", "data.task=countdown"]),
     "chat no model": (nothing, ["chat", "--model", "nope.gguf"], ["nope.gguf"]),
     "export no model": (nothing, ["export", "nope.gguf", "out"], ["nope.gguf"]),
     "export target in use": (nothing, ["export", "model", "model"], ["model already exists"]),
@@ -267,11 +282,47 @@ def test_the_same_runs_work_unspoilt(work: Path, capsys: pytest.CaptureFixture[s
     assert main(arguments_for(["eval", "--model", "out", "--json", "scores.json"])) == 0
     scores = json.loads((work / "scores.json").read_text())
     assert scores["model"] == "out"
-    assert 0 <= scores["eval/success"] <= 1
+    assert 0 <= scores["sampled"]["success"]["mean"] <= 1
     assert main(arguments_for(["sft", "training.run_name=warm", "sft.output=warm", "sft.path=generate"])) == 0
     assert open_source("warm").spec == open_source("model").spec
     assert len(read_rows(work / "runs" / "warm" / "metrics.jsonl")) > 0
     assert capsys.readouterr().err == ""
+
+
+def last_json(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The document in the last line printed."""
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_two_models_are_compared_on_the_same_problems(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["eval", "--samples", "3", "--output", "a.jsonl", "--compare", "model"]
+    assert main(arguments_for(arguments)) == 0
+    first = last_json(capsys)
+    assert first["sampled"]["num_samples"] == first["compare"]["sampled"]["num_samples"] == 3
+    assert list(first["sampled"]["pass_at"]) == ["1", "2", "3"]
+    assert len(read_rows(work / "a.jsonl")) == 6 * (3 + 1)
+    # The same model, the same noise: the same answers, and nothing beyond chance.
+    assert (work / "a.jsonl").read_bytes() == (work / "a-compared.jsonl").read_bytes()
+    assert first["compare"]["difference"]["sampled"]["p_value"] == 1.0
+    # From the files alone, the same numbers.
+    assert main(["eval", "--answers", "a.jsonl", "--compare", "a-compared.jsonl", "--json", "again.json"]) == 0
+    again = last_json(capsys)
+    assert again["sampled"] == first["sampled"]
+    assert again["compare"]["difference"] == first["compare"]["difference"]
+    assert json.loads((work / "again.json").read_text()) == again
+    # A model against a file, whose problems are looked at before anything is asked.
+    assert main(arguments_for(["eval", "--compare", "a.jsonl", "evaluation.samples_per_problem=3"])) == 0
+    assert last_json(capsys)["compare"]["difference"]["greedy"]["mean"] == 0.0
+    assert main(arguments_for(["eval", "--compare", "a.jsonl", "evaluation.num_problems=2"])) == 2
+    assert "not asked the same problems" in capsys.readouterr().err
+    assert main(["eval", "--answers", "a.jsonl", "--compare", "model"]) == 2
+    assert "no file of answers" in capsys.readouterr().err
+    # Sides without a way of decoding in common.
+    for name, decoding in (("g.jsonl", "greedy"), ("s.jsonl", "sampled")):
+        kept = [line for line in (work / "a.jsonl").read_text().split("\n") if f'"decoding": "{decoding}"' in line]
+        (work / name).write_text("\n".join(kept) + "\n")
+    assert main(["eval", "--answers", "g.jsonl", "--compare", "s.jsonl"]) == 2
+    assert "only greedy answers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("lines", [["12 3 = 15", "nonsense", "2 2 = 77"]])
@@ -298,3 +349,23 @@ def test_settings_may_stand_anywhere() -> None:
     assert parse(["bench", "W1", "--repeats", "2", "training.max_gen_len=8"]).overrides == ["training.max_gen_len=8"]
     with pytest.raises(SystemExit):
         parse(["export", "a", "b", "training.max_steps=1"])
+
+
+TALKATIVE = """
+import sys
+from grpo_zero import cli
+cli._plan = lambda options: [print("a line") for _ in range(100_000)] and 0
+sys.exit(cli.main(["plan"]))
+"""
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    """``grpo-zero ... | head -1``"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", TALKATIVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "a line\n"
+    process.stdout.close()
+    assert process.wait(60) == 141
+    assert process.stderr.read() == ""
+    process.stderr.close()

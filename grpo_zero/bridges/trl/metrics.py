@@ -37,7 +37,7 @@ class MetricsCallback(TrainerCallback):
                 f"{self.path} holds the steps of another run: give MetricsCallback another folder, or go on with "
                 "trainer.train(resume_from_checkpoint=True)."
             )
-        MetricsFile(self.path, keep_until_step=state.global_step).close()
+        MetricsFile(self.path, lambda row: row["step"] <= state.global_step).close()
 
     def on_log(
         self,

@@ -73,6 +73,7 @@ def test_mistake_is_named(override: str, parts: list[str]) -> None:
 
 
 def test_batch_that_does_not_divide_states_the_arithmetic() -> None:
+    """R04."""
     message = message_of("training.num_questions_per_batch=48")
     assert "256 / 48 = 5.33" in message
     assert "240 (5 answers each) or 288 (6 answers each)" in message

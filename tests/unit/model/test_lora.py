@@ -11,7 +11,7 @@ from helpers.tiny import tiny_decoder
 from grpo_zero.config import LORA_TARGETS
 from grpo_zero.model.attention import DenseCausal
 from grpo_zero.model.decoder import Decoder
-from grpo_zero.model.lora import adapter_tensors, add_adapters, merged_state
+from grpo_zero.model.lora import MergedState, adapter_tensors, add_adapters
 
 ALL = frozenset(LORA_TARGETS)
 TOKENS_T = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6])
@@ -50,7 +50,7 @@ def test_merged_equals_unmerged(family: str, targets: frozenset[str], rslora: bo
     plain = tiny_decoder(family)
     with torch.no_grad():
         assert not torch.allclose(logits(decoder), logits(plain), atol=1e-3)
-        plain.load_state_dict(merged_state(decoder))
+        plain.load_state_dict(MergedState(decoder))
         torch.testing.assert_close(logits(plain), logits(decoder), rtol=1e-4, atol=1e-4)
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from grpo_zero.checkpoint.save import MAX_SHARD_BYTES
 from grpo_zero.cli import main
 from grpo_zero.config import load_config
 from grpo_zero.errors import UserError
 from grpo_zero.model.spec import ModelSpec
+from grpo_zero.plan import sizes
+from grpo_zero.plan.adapters import adapter_sizes
 from grpo_zero.plan.job import Job, job_of
-from grpo_zero.plan.phases import GIB, Choice, sampling_phase, update_phase
+from grpo_zero.plan.phases import GIB, Choice, checkpoint_phase, sampling_phase, update_phase
 from grpo_zero.plan.planner import SAFETY_SHARE, plan
 
 SWITCHES = {"qkv_bias": True, "output_bias": False, "mlp_bias": False, "qk_norm": False, "norm_eps": 1e-6}
@@ -24,6 +29,14 @@ QWEN_3B = ModelSpec(
 QWEN_7B = ModelSpec(
     num_layers=28, width=3584, ffn_width=18944, num_heads=28, num_kv_heads=4, vocab_size=152064, tied_head=False, **QWEN
 )
+
+
+SMALLER = {
+    "gsm8k_lora_16GB": replace(QWEN_3B, num_layers=24, width=896, ffn_width=4864, num_heads=14, head_size=64),
+    "gsm8k_lora_1.5B_16GB": replace(QWEN_3B, num_layers=28, width=1536, ffn_width=8960, num_heads=12),
+}
+"""Qwen2.5-0.5B and 1.5B, the models of these configs."""
+LORA = ("lora.rank=32", "training.max_gen_len=384")
 
 
 def job(spec: ModelSpec, *overrides: str, device: str = "cuda") -> Job:
@@ -45,6 +58,64 @@ def test_more_memory_never_means_more_recomputation_or_offload() -> None:
     assert [offload for offload, _ in costs] == sorted((offload for offload, _ in costs), reverse=True)
     assert costs[-1] == (False, 0)
     assert chosen[0].memory_efficient_adamw
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_the_lora_configs_stay_below_14_gb(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config, spec = load_config(name), SMALLER[name]
+    assert round(spec.num_parameters / 1e9, 2) == {"gsm8k_lora_16GB": 0.49, "gsm8k_lora_1.5B_16GB": 1.54}[name]
+    assert config.model.pretrained_model_path == f"Qwen2.5-{'1.5' if '1.5' in name else '0.5'}B-Instruct"
+    found = plan(job_of(config, spec, "cuda"), int(config.training.memory * GIB))
+    assert found.device_bytes < 14e9
+    assert found.choice.micro_batch_tokens >= 4096
+    assert not found.choice.memory_efficient_adamw
+    file = tmp_path / "config.json"
+    sizes = {"hidden_size": spec.width, "intermediate_size": spec.ffn_width, "num_hidden_layers": spec.num_layers}
+    heads = {"num_attention_heads": spec.num_heads, "num_key_value_heads": 2, "vocab_size": 151936}
+    more = {"max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "model_type": "qwen2"}
+    file.write_text(json.dumps(sizes | heads | more))
+    assert main(["plan", "--config", name, "--model", str(file)]) == 0, "without --memory it is training.memory"
+    assert found.line in capsys.readouterr().out
+
+
+def test_lora_takes_less_of_everything_but_weights() -> None:
+    choice = Choice("full", False, 64, 4096, 256)
+    full, thin, held = (
+        update_phase(job(QWEN_3B, *more), choice).device
+        for more in (LORA[1:], LORA, (*LORA, "algorithm.kl_weight=0.1"))
+    )
+    num_trained = sum(adapter_sizes(QWEN_3B, job(QWEN_3B, *LORA).lora).values())
+    assert thin["weights"] == full["weights"] == 2 * QWEN_3B.num_parameters
+    assert thin["gradients"] == thin["adapters"] == thin["moments"] // 2 == 4 * num_trained
+    assert full["gradients"] > 20 * thin["gradients"]
+    assert "rests of bf16 weights" not in update_phase(job(QWEN_3B, *LORA), choice).host
+    assert held == thin, "the reference is the frozen weights"
+    begun = update_phase(job(QWEN_3B, *LORA, "algorithm.kl_weight=0.1", "lora.adapter=somewhere"), choice).device
+    assert begun["KL reference"] == thin["adapters"]
+    assert update_phase(job(QWEN_3B, "algorithm.kl_weight=0.1"), choice).device["KL reference"] == full["weights"]
+
+
+def test_dropout_and_adapters_of_the_mlp_are_counted_in_sampling_and_update() -> None:
+    plain, dropped = (job(QWEN_3B, *LORA, f"lora.dropout={share}") for share in (0.0, 0.1))
+    choice = Choice("none", False, 64, 4096, 256)
+    kept = [update_phase(one, choice).device["kept for backward"] for one in (plain, dropped)]
+    inputs = 2 * QWEN_3B.width + QWEN_3B.num_heads * QWEN_3B.head_size + QWEN_3B.ffn_width
+    assert kept[1] - kept[0] == QWEN_3B.num_layers * 4096 * inputs, "a byte of mask a place on a GPU"
+    works = [sampling_phase(one, choice).device["working memory"] for one in (job(QWEN_3B, *LORA[1:]), plain)]
+    assert works[1] > works[0]
+
+
+def test_a_checkpoint_gathers_in_main_memory_what_leaves_the_device() -> None:
+    choice = Choice("full", False, 64, 4096, 256)
+    small = SMALLER["gsm8k_lora_16GB"]
+    full = checkpoint_phase(job(small), choice).host["copies to write"]
+    assert full == 8 * small.num_parameters, "moments, more than the model"
+    offloaded = checkpoint_phase(job(small), replace(choice, memory_efficient_adamw=True)).host["copies to write"]
+    assert offloaded == 2 * small.num_parameters
+    assert checkpoint_phase(job(QWEN_7B, *LORA), choice).host["copies to write"] == sizes.SHARD_BYTES == MAX_SHARD_BYTES
+    on_cpu = checkpoint_phase(job(small, *LORA, device="cpu"), choice).device
+    assert 0.6 * on_cpu["weights"] < on_cpu["copies to write"] < on_cpu["weights"]
+    assert "copies to write" not in checkpoint_phase(job(small, device="cpu"), choice).device
 
 
 def test_one_more_slot_does_not_fit() -> None:

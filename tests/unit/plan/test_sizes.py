@@ -57,8 +57,10 @@ def test_optimizer_states_are_what_is_planned(family: str, dtype: torch.dtype, b
     decoder, spec = Decoder(SPECS[family]).to(dtype), SPECS[family]
     optimizer = HostAdamW(decoder.named_parameters(), moment_bits=bits)
     rests = sum(x.nbytes for name, x in optimizer.tensors().items() if name.endswith("/rest"))
-    assert rests == sizes.rest_bytes(spec, ITEMS[dtype])
-    assert sum(x.nbytes for x in optimizer.tensors().values()) - rests == sizes.moment_bytes(spec, bits)
+    assert rests == sizes.rest_bytes(sizes.parameter_sizes(spec), ITEMS[dtype])
+    assert sum(x.nbytes for x in optimizer.tensors().values()) - rests == sizes.moment_bytes(
+        sizes.parameter_sizes(spec), bits
+    )
     assert sum(x.nbytes for x in optimizer.gradients.sums.values()) == 4 * spec.num_parameters
     plain = AdamW(decoder.named_parameters(), moment_bits=bits)
     assert plain.tensors().keys() == optimizer.tensors().keys()

@@ -190,6 +190,10 @@ def test_problem_fills_the_template_and_keeps_the_row() -> None:
     assert (asked.row, asked.key, asked.response_start) == (row, "16:[7, 9]", "<think>")
 
 
+def test_difficulty_is_how_many_numbers_there_are() -> None:
+    assert [problem([3, 4, 5, 6][:count], 7).difficulty for count in (3, 4)] == ["3 numbers", "4 numbers"]
+
+
 def test_no_system_prompt_sends_none() -> None:
     asked = CountdownTask(system_prompt=None).problem({"nums": [1, 2], "target": 3})
     assert [message["role"] for message in asked.messages] == ["user"]

@@ -10,12 +10,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from helpers.runs import run_config
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_zero.errors import UserError
 from grpo_zero.tasks import load_task
 from grpo_zero.tasks.gsm8k import GSM8KTask, gold_answer
+from grpo_zero.train.run import train
 from grpo_zero.types import Problem, Verdict
 
 TASK = GSM8KTask()
@@ -59,7 +61,9 @@ CASES = {
     "G21 ten is not one": ("#### 10", "1", NEITHER),
     "G21 scientific": ("#### 1e-1", "1", NEITHER),
     "G21 a power": ("so 2^3", "3", NEITHER),
+    "G13 a mixed number is not read": ("#### 1 1/2", "1.5", NEITHER),
     "G24 percent": ("so 20%", "20", LENIENT),
+    "G24 percent is no share": ("#### 20%", "0.2", NEITHER),
     "G25 no space": ("####42", "42", BOTH),
     "G25 currency": ("#### $42", "42", BOTH),
     "G25 bold": ("#### **42**", "42", BOTH),
@@ -172,6 +176,14 @@ def test_gold() -> None:
     assert gold_answer("#### 0.5") == Fraction(1, 2)
 
 
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [("40+2=<<40+2=42>>42.\n#### 42", "1 step"), ("a\n\nb\nc\n#### 42", "3 steps"), ("#### 42", "0 steps")],
+)
+def test_difficulty_is_the_lines_of_the_solution(answer: str, name: str) -> None:
+    assert TASK.problem({"question": "q", "answer": answer}).difficulty == name
+
+
 def test_a_worker_thread_gives_the_same_verdict() -> None:
     """G19."""
     with ThreadPoolExecutor(1) as pool:
@@ -215,3 +227,15 @@ def test_wording() -> None:
     ):
         with pytest.raises(UserError, match=words):
             load_task("gsm8k", **options)
+
+
+def test_a_run_reports_both_rules(model_folder: Path, tmp_path: Path) -> None:
+    """R09, G11: in training and in evaluation, beside the reward, so that a gain in form can be told from one in answers."""
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(ROW | {"question": f"{i} 1?"}) for i in range(10)))
+    more = ["data.task=gsm8k", f"data.path={tmp_path}/rows.jsonl", "data.prompt={question}", "training.max_steps=1"]
+    train(run_config(model_folder, tmp_path / "runs", *more, "data.system_prompt=null"))
+    found = {
+        name for line in next(tmp_path.rglob("metrics.jsonl")).read_text().splitlines() for name in json.loads(line)
+    }
+    names = {"note/strict", "note/lenient", "reward/answer", "reward/format"}
+    assert names | {f"eval/{name}" for name in names} <= found

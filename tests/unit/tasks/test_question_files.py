@@ -62,3 +62,23 @@ def test_bad_files(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=words):
             read_questions(path, COLUMNS, size)
+
+
+def test_a_repository_of_a_data_set(tmp_path: Path) -> None:
+    """The files are one folder down, in several parts; without test rows the last training rows are held out."""
+    for name, rows in (("train-00000-of-00002", ROWS[:2]), ("train-00001-of-00002", ROWS[2:])):
+        (tmp_path / "data").mkdir(exist_ok=True)
+        write(tmp_path / "data" / f"{name}.parquet", rows)
+    train, test, _ = read_questions(tmp_path, COLUMNS, 2)
+    assert (train, test) == (ROWS[:4], ROWS[4:])
+    (tmp_path / "main").mkdir()
+    write(tmp_path / "main" / "train.jsonl", ROWS[:1])
+    write(tmp_path / "main" / "test.jsonl", ROWS[1:2])
+    assert read_questions(tmp_path, COLUMNS, 1)[:2] == (ROWS[:1], ROWS[1:2])
+    (tmp_path / "main").rename(tmp_path / "hard")
+    (tmp_path / "data").rename(tmp_path / "easy")
+    with pytest.raises(UserError, match=r"training rows in easy, hard: name one, as in data\.path=.*/easy"):
+        read_questions(tmp_path, COLUMNS, 1)
+    (tmp_path / "easy" / "train-00001-of-00002.parquet").unlink()
+    with pytest.raises(UserError, match="has 2 rows"):
+        read_questions(tmp_path / "easy", COLUMNS, 2)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
+from helpers.runs import run_config
 
 from grpo_zero.errors import UserError
 from grpo_zero.tasks import load_task
+from grpo_zero.tasks.judging import judge_groups
+from grpo_zero.tasks.reward_functions import RewardFunctionsTask
+from grpo_zero.tasks.worker import IsolatedTask
+from grpo_zero.train.run import train
 
 FUNCTIONS = """
 def accuracy(completions, solution, **kwargs):
@@ -64,6 +70,12 @@ def test_values_are_weighted_and_logged_apart(file: str) -> None:
     assert not task.verify(problem, "5").correct
 
 
+def test_a_column_names_the_difficulty(file: str) -> None:
+    task = task_of(file, "accuracy")
+    assert task.problem(ROW | {"difficulty": 5}).difficulty == "5"
+    assert task.problem(ROW).difficulty is None
+
+
 def test_chat_prompts_get_chat_completions(file: str) -> None:
     task = task_of(file, "accuracy", system_prompt="Be brief.")
     problem = task.problem(ROW | {"prompt": [{"role": "user", "content": "2+2?"}]})
@@ -82,8 +94,8 @@ def test_no_opinion_of_any_is_no_reward(file: str) -> None:
     ("name", "words"),
     [
         ("raises", "raised KeyError"),
-        ("wrong_count", r"returned [1.0, 2.0] for one completion"),
-        ("number", "returned 1.0 for one completion"),
+        ("wrong_count", "wrong_count returned 2 values for 1 completion"),
+        ("number", "number returned 1.0 for 1 completion"),
         ("text", "no finite number"),
         ("infinite", "no finite number"),
     ],
@@ -112,7 +124,7 @@ def test_bad_input(file: str, tmp_path: Path) -> None:
         (lambda: task_of(file, "accuracy", reward_weights=[1.0, 2.0]), "2 numbers for 1 different functions"),
         (
             lambda: task_of(file, "wants_ids").problem(ROW),
-            "needs completion_ids, but the rows have prompt, solution, level",
+            "needs completion_ids, but the rows have prompt, solution, level: .* A task has no token ids, only text",
         ),
         (lambda: task_of(file, "accuracy").problem({"prompt": "x"}), "needs solution"),
         (lambda: task_of(file, "brevity").problem({"prompt": 3}), "A prompt is 3"),
@@ -131,3 +143,77 @@ def test_a_function_that_trl_takes(file: str) -> None:
     task = task_of(file, "accuracy")
     problem = task.problem(ROW)
     assert batch == [task.verify(problem, text).reward for text in ("4", "5")]
+
+
+GROUP_FUNCTIONS = """
+def shortest(prompts, completions, solution):
+    assert len(prompts) == len(completions) == len(solution)
+    least = min(map(len, completions))
+    return [float(len(text) == least) for text in completions]
+
+def picky(completions, **kwargs):
+    return [None if text == "?" else float("inf") if text == "x" else 0.5 for text in completions]
+
+def one_for_all(completions, **kwargs):
+    return [1.0]
+
+def raises(completions, **kwargs):
+    if "x" in completions:
+        raise ValueError("x")
+    return [1.0] * len(completions)
+"""
+ANSWERS = [("4", True), ("four", True), ("?", False), ("x", True)]
+
+
+def group_task(tmp_path: Path, *names: str) -> RewardFunctionsTask:
+    (tmp_path / "group_rewards.py").write_text(GROUP_FUNCTIONS)
+    return task_of(str(tmp_path / "group_rewards.py"), *names, reward_batch="group")
+
+
+def test_a_group_is_one_batch(tmp_path: Path) -> None:
+    """The function compares the answers to a question; groups are apart."""
+    task = group_task(tmp_path, "shortest")
+    problem = task.problem(ROW)
+    found = judge_groups(task, [(problem, ANSWERS[:2]), (problem, ANSWERS[1:2])])
+    assert [[verdict.reward for verdict in group] for group in found] == [[1.0, 0.0], [1.0]]
+    one_by_one = task_of(str(tmp_path / "group_rewards.py"), "shortest")
+    assert [verdict.reward for verdict in judge_groups(one_by_one, [(problem, ANSWERS)])[0]] == [1.0] * 4
+
+
+def test_failures_in_a_group(tmp_path: Path) -> None:
+    """A bad value costs its own answer; R01: another number of values is an error that names function and both counts."""
+    problem = group_task(tmp_path, "picky").problem(ROW)
+    (verdicts,) = judge_groups(group_task(tmp_path, "picky", "shortest"), [(problem, ANSWERS)])
+    assert [verdict.failed for verdict in verdicts] == [False, False, False, True]
+    assert [verdict.reward for verdict in verdicts[:3]] == [1.5, 0.5, 1.0]
+    (verdicts,) = judge_groups(group_task(tmp_path, "one_for_all"), [(problem, ANSWERS)])
+    assert all(verdict.failed and math.isnan(verdict.reward) for verdict in verdicts)
+    assert verdicts[0].reason.endswith("one_for_all returned 1 values for 4 completions, not one each")
+    found = judge_groups(group_task(tmp_path, "raises"), [(problem, ANSWERS), (problem, ANSWERS[:2])])
+    assert [[verdict.failed for verdict in group] for group in found] == [[True] * 4, [False] * 2]
+
+
+def test_groups_in_processes_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "group_rewards.py"
+    path.write_text(GROUP_FUNCTIONS + "def hangs(completions, **kwargs):\n    import time\n    time.sleep(60)\n")
+    for name, reason in (("shortest", "right"), ("hangs", "verify_group took longer than 1 s")):
+        make = partial(load_task, "rewards", rewards=[f"{path}:{name}"], reward_batch="group")
+        task = IsolatedTask(make(), make, timeout_s=0.5 if name == "hangs" else 20.0, num_workers=1)
+        (verdicts,) = judge_groups(task, [(task.problem(ROW), ANSWERS[:2])])
+        task.close()
+        assert verdicts[0].reason == reason
+        assert [verdict.failed for verdict in verdicts] == [name == "hangs"] * 2
+
+
+def test_a_run_hands_over_whole_groups(model_folder: Path, tmp_path: Path) -> None:
+    """Through the training loop: the function sees the group's size in training, and the samples' in evaluation."""
+    (tmp_path / "sizes.py").write_text(
+        "def size(completions, **kwargs):\n    return [float(len(completions))] * len(completions)"
+    )
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps({"prompt": f"{i} {i}"}) for i in range(10)))
+    more = ["data.task=rewards", f"data.path={tmp_path}/rows.jsonl", f"data.rewards=[{tmp_path}/sizes.py:size]"]
+    more += ["data.reward_batch=group", "data.prompt=null", "data.system_prompt=null", "training.max_steps=1"]
+    train(run_config(model_folder, tmp_path / "runs", *more, "evaluation.samples_per_problem=3"))
+    lines = next(tmp_path.rglob("samples.jsonl")).read_text().splitlines()
+    sizes = {sample["kind"]: sample["parts"]["size"] for sample in map(json.loads, lines)}
+    assert sizes == {"train": 4.0, "eval": 3.0}

@@ -75,6 +75,24 @@ def test_three_functions(tmp_path: Path) -> None:
         task.load("unused", test_size=4)
 
 
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [("len(row['word'])", "3"), ("'short '", "short"), ("None", None), ("''", None)],
+)
+def test_difficulty_is_any_value_as_text(tmp_path: Path, body: str, name: str | None) -> None:
+    own = GOOD + f"\ndef difficulty(row):\n    return {body}\n"
+    assert load_task(write(tmp_path, own)).problem({"word": "fig"}).difficulty == name
+    assert load_task(write(tmp_path, GOOD)).problem({"word": "fig"}).difficulty is None
+
+
+def test_difficulty_of_a_class_and_one_that_raises(tmp_path: Path) -> None:
+    own = AS_CLASS + "\n    def difficulty(self, row):\n        return {'test0': 'easy'}[row['word']]\n"
+    task = load_task(write(tmp_path, own))
+    assert task.problem({"word": "test0"}).difficulty == "easy"
+    with pytest.raises(UserError, match=r"difficulty\(\) of .* raised KeyError: 'fig' for the row"):
+        task.problem({"word": "fig"})
+
+
 @pytest.mark.parametrize("suffix", ["", ":Spelling"])
 def test_a_class(tmp_path: Path, suffix: str) -> None:
     task = load_task(write(tmp_path, AS_CLASS) + suffix)

@@ -43,6 +43,7 @@ def test_the_response_start_is_encoded_with_the_prompt(golden_tokenizer: Load) -
 
 
 def test_without_a_template_the_message_says_what_to_set(golden_tokenizer: Load) -> None:
+    """T13."""
     tokenizer = golden_tokenizer("smollm2")
     with pytest.raises(UserError, match=r"no chat template; set model.chat_template"):
         prompt_ids(tokenizer, None, Problem(tuple(USER), "", {}, "key"))

@@ -51,6 +51,7 @@ def test_decoding_gives_the_normalised_text_back(golden_tokenizer: Load, goldens
 
 
 def test_qwen_stops_on_end_of_turn_and_end_of_text(golden_tokenizer: Load) -> None:
+    """T01, T03: a base model that never learned the one end still ends with the other."""
     assert golden_tokenizer("qwen2.5").stop_ids == {151643, 151645}
     assert golden_tokenizer("qwen3").stop_ids == {151643, 151645}
     assert golden_tokenizer("smollm2").stop_ids == {0, 2}
