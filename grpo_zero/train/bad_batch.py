@@ -13,8 +13,14 @@ import torch
 from torch import nn
 
 from grpo_zero.observe.files import finite
+from grpo_zero.observe.record import StepRecord
 from grpo_zero.text.tokenizer import Tokenizer
 from grpo_zero.train.batch import TrainRow
+from grpo_zero.train.budget import Budget
+from grpo_zero.train.evaluate import flatten
+from grpo_zero.train.loop import GRPO, Step
+from grpo_zero.train.policy import Policy
+from grpo_zero.train.update import row_logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,27 @@ class BadBatch:
         text = json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}")
         path.write_text(text + ',\n "rows": [\n' + ",\n".join(rows) + "\n]}\n", encoding="utf-8")
         return path
+
+
+def bad_answers(grpo: GRPO, done: Step) -> BadBatch:
+    """The answers of a step that was skipped."""
+    answers, group_size = list(flatten(done.judged_PG)), grpo.config.training.num_answers_per_question
+    rows = [
+        TrainRow(
+            index // group_size, a.item.prompt_ids, a.completion.token_ids, float(advantage), a.completion.logprobs
+        )
+        for index, (a, advantage) in enumerate(zip(answers, done.advantages_PG.flat, strict=True))
+    ]
+    rewards, broken = [answer.verdict.reward for answer in answers], broken_weights(grpo.policy.decoder)
+    return BadBatch(done.record.step, rows, rewards, grpo.trainer_logprobs(rows), done.record.metrics, broken)
+
+
+def bad_demonstrations(policy: Policy, rows: Sequence[TrainRow], record: StepRecord, budget: Budget) -> BadBatch:
+    """The demonstrations of a step that was skipped."""
+    logprobs = budget.attempt(
+        lambda training: row_logprobs(policy.decoder, rows, training, policy.has_token_V), rows, "a forward"
+    )
+    return BadBatch(record.step, rows, None, logprobs, record.metrics, broken_weights(policy.decoder))
 
 
 def broken_weights(decoder: nn.Module) -> list[str]:

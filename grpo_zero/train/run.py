@@ -21,10 +21,9 @@ from grpo_zero.report.write import report_line
 from grpo_zero.rollout.engine import Progress
 from grpo_zero.runs import checkpoint_folder, latest_checkpoint, new_run_folder, write_config
 from grpo_zero.train.adapters import adapt
-from grpo_zero.train.bad_batch import BadBatch, broken_weights
-from grpo_zero.train.batch import TrainRow
+from grpo_zero.train.bad_batch import bad_answers, broken_weights
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint
-from grpo_zero.train.evaluate import evaluate, flatten
+from grpo_zero.train.evaluate import evaluate
 from grpo_zero.train.interrupt import Interrupt, Terminated, interruptible
 from grpo_zero.train.kl_reference import load_kl_reference
 from grpo_zero.train.loop import GRPO, Step
@@ -189,7 +188,7 @@ class Run:
                 self.num_updates = self.grpo.optimizer.num_steps
                 self.tell(self.watch.after_step(done.record))
                 if self.watch.skipped.is_over:
-                    self.watch.stop(self.bad_batch(done), self.folder, self.grpo.policy.tokenizer)
+                    self.watch.stop(bad_answers(self.grpo, done), self.folder, self.grpo.policy.tokenizer)
                 if self.is_due(step):
                     self.evaluate(step, interrupt)
                 if training.ckpt_save_interval and step % training.ckpt_save_interval == 0:
@@ -224,19 +223,6 @@ class Run:
         if self.grpo.sizes != self.config.training:
             self.config = replace(self.config, training=self.grpo.sizes)
             write_config(self.folder, self.config)
-
-    def bad_batch(self, done: Step) -> BadBatch:
-        """The answers of a step that was skipped."""
-        answers, group_size = list(flatten(done.judged_PG)), self.config.training.num_answers_per_question
-        rows = [
-            TrainRow(
-                index // group_size, a.item.prompt_ids, a.completion.token_ids, float(advantage), a.completion.logprobs
-            )
-            for index, (a, advantage) in enumerate(zip(answers, done.advantages_PG.flat, strict=True))
-        ]
-        rewards = [answer.verdict.reward for answer in answers]
-        broken = broken_weights(self.grpo.policy.decoder)
-        return BadBatch(done.record.step, rows, rewards, self.grpo.trainer_logprobs(rows), done.record.metrics, broken)
 
     def is_due(self, step: int) -> bool:
         """Whether held-out success is to be measured after this step."""

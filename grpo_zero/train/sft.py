@@ -16,7 +16,7 @@ from grpo_zero.observe.sinks import require_installed
 from grpo_zero.runs import checkpoint_folder, new_run_folder, write_config
 from grpo_zero.tasks import Task
 from grpo_zero.train.adapters import adapt
-from grpo_zero.train.bad_batch import BadBatch, broken_weights
+from grpo_zero.train.bad_batch import bad_demonstrations
 from grpo_zero.train.batch import TrainRow
 from grpo_zero.train.budget import Budget
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint, save_model
@@ -39,7 +39,7 @@ from grpo_zero.train.rows import weigh
 from grpo_zero.train.schedule import sft_learning_rate
 from grpo_zero.train.shortage import explained
 from grpo_zero.train.token_loss import DemonstrationLoss
-from grpo_zero.train.update import row_logprobs, update
+from grpo_zero.train.update import update
 from grpo_zero.train.watch import Watch
 
 
@@ -108,7 +108,7 @@ def warm_start_to_end(config: Config, resume: Path | None = None) -> tuple[Path 
                 for note in watch.after_step(record):
                     recorder.console.line(f"note: {note}")
                 if watch.skipped.is_over:
-                    watch.stop(_bad_batch(policy, rows, record, budget), folder, policy.tokenizer)
+                    watch.stop(bad_demonstrations(policy, rows, record, budget), folder, policy.tokenizer)
                 if sft.eval_interval and (step % sft.eval_interval == 0 or step == sft.max_steps):
                     metrics, judged = evaluate(policy, engine, task, held_out, config)
                     recorder.write(StepRecord(step, "eval", metrics))
@@ -141,15 +141,6 @@ def _data(config: Config, policy: Policy, task: Task) -> tuple[Callable[[int], l
         return partial(generated_rows, policy, problems, config), held_out
     demonstrations = tokenize_demonstrations(policy, read_demonstrations(Path(sft.path)), config, task.response_start)
     return partial(demonstration_rows, demonstrations, config), held_out
-
-
-def _bad_batch(policy: Policy, rows: list[TrainRow], record: StepRecord, budget: Budget) -> BadBatch:
-    """The demonstrations of a step that was skipped."""
-    decoder = policy.decoder
-    logprobs = budget.attempt(
-        lambda training: row_logprobs(decoder, rows, training, policy.has_token_V), rows, "a forward for log-probs"
-    )
-    return BadBatch(record.step, rows, None, logprobs, record.metrics, broken_weights(decoder))
 
 
 def _step(

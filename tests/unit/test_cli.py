@@ -36,7 +36,7 @@ for arguments in ([], *([name] for name in sys.argv[1:])):
     except SystemExit as stop:
         assert stop.code == 0
     assert "usage: grpo-zero" in out.getvalue()
-slow = {"torch", "transformers", "tensorboard", "pyarrow", "tokenizers", "numpy"} & set(sys.modules)
+slow = {"torch", "transformers", "tensorboard", "pyarrow", "tokenizers", "numpy", "matplotlib", "rich"} & set(sys.modules)
 assert not slow, slow
 """
 
