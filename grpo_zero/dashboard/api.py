@@ -20,8 +20,6 @@ MAX_POINTS = 1200
 """Rows drawn of one run in one chart."""
 MAX_CHARACTERS = 50_000
 """Of an answer, in one reply."""
-STEP_MEMORY = 10
-"""Steps whose time decides how long a silence counts as running."""
 
 Parameters = Mapping[str, str]
 
@@ -139,7 +137,6 @@ class Api:
         table, config = self._table(run), run.config()
         command = run.command()
         num_steps = setting(config, "sft" if command == "sft" else "training", "max_steps")
-        success = table.last("eval/success")
         return {
             "name": run.name,
             "version": table.version,
@@ -153,7 +150,7 @@ class Api:
             "step": table.last_step(),
             "num_steps": num_steps,
             "changed_s": run.changed_s(),
-            "success": success,
+            "success": table.last("eval/success"),
             "model": setting(config, "model", "pretrained_model_path"),
             "task": setting(config, "data", "task"),
             "algorithm": setting(config, "algorithm", "preset"),

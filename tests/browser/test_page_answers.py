@@ -103,6 +103,19 @@ def test_a_new_step_does_not_take_away_what_is_read(runs: Path, serve: Callable,
     assert page.get_by_text("Step 3: 4 of 4 groups").is_visible()
 
 
+def test_answers_that_are_still_being_written_come_in(runs: Path, serve: Callable, open_page: Callable) -> None:
+    """A step's numbers are in its file before all of its answers are."""
+    run = start_run(runs / "young", 20)
+    write_steps(run, 0, 3, 20)
+    samples = run / "samples.jsonl"
+    whole = samples.read_bytes()
+    samples.write_bytes(whole[: whole.rindex(b'{"step": 3', 0, -3000)])
+    page = open_page(f"{serve(runs)}#view=answers&run=young")
+    page.get_by_text("Step 3: 2 of 2 groups").wait_for()
+    samples.write_bytes(whole)
+    page.get_by_text("Step 3: 4 of 4 groups").wait_for()
+
+
 def test_a_hostile_models_text_is_text(tmp_path: Path, serve: Callable, open_page: Callable, shoot: Callable) -> None:
     run = start_run(tmp_path / "runs" / "hostile", 1, questions=1, answers=4)
     prompt = PROMPT.format(target="<img src=x onerror='window.hacked = 1'>", numbers=SCRIPT)

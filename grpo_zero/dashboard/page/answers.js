@@ -62,10 +62,13 @@ async function load(state) {
   later.disabled = !isOld;
   if (document.activeElement !== stepBox) stepBox.value = step;
   const key = `${name} ${state.kind} ${step}`;
-  if (key !== shown.key) {
+  if (key !== shown.key || !shown.isWhole) {
+    // A step's numbers are written before its answers, so they are asked for until two replies are the same.
     const { groups } = await ask("groups", { run: name, kind: state.kind, step });
     if (!groups.length) return tell(`The answers of step ${step} are not written yet.`);
-    shown = { key, step, kind: state.kind, groups, filter: null };
+    const isSame = key === shown.key && JSON.stringify(groups) === JSON.stringify(shown.groups);
+    if (isSame) shown.isWhole = true;
+    else shown = { key, step, kind: state.kind, groups, filter: null, isWhole: false };
   }
   if (shown.filter !== filterSelect.select.value) {
     shown.filter = filterSelect.select.value;

@@ -21,8 +21,3 @@ export function fill(node, ...children) {
   const kept = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
   node.replaceChildren(...kept.map((child) => (child instanceof Node ? child : document.createTextNode(String(child)))));
 }
-
-/** Shows or hides without leaving the place of the node. */
-export function show(node, isShown) {
-  node.hidden = !isShown;
-}

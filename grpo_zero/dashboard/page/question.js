@@ -48,8 +48,8 @@ async function load(run) {
   const key = `${run.name} ${run.version}`;
   if (key !== loaded) {
     const found = await ask("questions", { run: run.name });
-    loaded = key;
     const isSame = JSON.stringify(found.questions) === JSON.stringify(questions);
+    loaded = isSame ? key : "";  // the numbers are written before the answers: until two replies are the same
     questions = found.questions;
     said.textContent = questions.length ? `${questions.length} held-out questions; marks are those of the evaluation after step ${found.step}` : "There is no evaluation yet.";
     if (!isSame) drawList();
