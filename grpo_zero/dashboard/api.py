@@ -15,6 +15,9 @@ from grpo_zero.dashboard.panels import PANELS, recorded
 from grpo_zero.dashboard.run_folders import METRICS_FILE, SAMPLES_FILE, RunFolder, find_runs, setting, state_of
 from grpo_zero.dashboard.sample_blocks import KINDS
 from grpo_zero.dashboard.series import describe, panel_lines
+from grpo_zero.doctor.diagnose import closing_line, diagnose
+from grpo_zero.doctor.evidence import read_run
+from grpo_zero.errors import UserError
 
 MAX_POINTS = 1200
 """Rows drawn of one run in one chart."""
@@ -38,6 +41,7 @@ class Api:
         self.routes: dict[str, Callable[[Parameters], Any]] = {
             "runs": self.runs,
             "series": self.series,
+            "findings": self.findings,
             "steps": self.steps,
             "groups": self.groups,
             "group": self.group,
@@ -64,6 +68,17 @@ class Api:
             "metrics": [describe(name) for name in names],
             "planned_gib": run.planned_gib() if panel.has_plan else None,
         }
+
+    def findings(self, parameters: Parameters) -> Any:
+        """What the doctor says of a run: ``findings``, worst first, and a ``closing`` sentence, null where it cannot judge."""
+        run, _ = self._run(parameters)
+        try:
+            evidence = read_run(run.path)
+        except UserError:  # no GRPO step yet, or a run of another command
+            return {"findings": [], "closing": None}
+        found = diagnose(evidence)
+        shown = [asdict(finding) | {"link": finding.link} for finding in found]
+        return {"findings": shown, "closing": closing_line(evidence, len(found))}
 
     def steps(self, parameters: Parameters) -> Any:
         """The steps of a run that have answers, by kind."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -198,3 +199,20 @@ def test_by_keyboard_alone(runs: Path, serve: Callable, open_page: Callable) -> 
             break
         page.wait_for_timeout(100)
     assert page.evaluate(lines) == 2, "a line and its interval of two are left"
+
+
+def test_the_doctor_speaks_above_the_charts(runs: Path, serve: Callable, open_page: Callable, shoot: Callable) -> None:
+    ill = start_run(runs / "ill", 60)
+    write_steps(ill, 0, 60, 60)
+    path = ill / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [json.dumps(row | {"truncated_share": 0.9} if row["kind"] == "train" else row) for row in rows]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    page = open_page(f"{serve(runs)}#run=ill")
+    box = page.locator("details.findings")
+    box.locator("summary", has_text="Doctor: ").wait_for()
+    box.locator("summary").click()
+    titles = box.locator("h3").all_inner_texts()
+    assert any(title.endswith("Truncation") for title in titles), titles
+    assert "docs/troubleshooting.md#truncation" in box.inner_text()
+    shoot(page, "doctor")

@@ -1,6 +1,7 @@
 /** The view of charts: a grid of panels, of which only those in view ask and draw, one a frame. */
 
 import { element, fill } from "./dom.js";
+import { findings, showFindings } from "./findings.js";
 import { Panel } from "./panel.js";
 import { change, read } from "./state.js";
 import { colour } from "./theme.js";
@@ -32,7 +33,7 @@ const mean = element("select", { id: "mean", change: (event) => change({ mean: N
   [1, 10, 50].map((steps) => element("option", { value: steps }, steps === 1 ? "each step" : `mean over ${steps} steps`)));
 bar.append(element("label", { for: "mean" }, "Show"), mean);
 const key = element("ul", { class: "key", "aria-label": "Runs shown" });
-const view = element("div", {}, bar, key, empty, grid);
+const view = element("div", {}, bar, key, findings, empty, grid);
 
 /** Puts the view on the page. */
 export function openCharts(main) {
@@ -48,6 +49,7 @@ export function showCharts(chosen, allPanels) {
   if (!mean.value) mean.value = "1";
   empty.hidden = runs.length > 0;
   drawKey();
+  showFindings(runs);
   const wanted = new Set(runs.flatMap((run) => run.panels));
   for (const facts of allPanels) {
     if (wanted.has(facts.key) && !panels.has(facts.key)) {

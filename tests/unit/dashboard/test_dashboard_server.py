@@ -16,6 +16,8 @@ from helpers.recorded import start_run, write_steps
 from grpo_zero.cli import main, parse
 from grpo_zero.dashboard import assets
 from grpo_zero.dashboard.server import DashboardServer
+from grpo_zero.doctor.diagnose import closing_line, diagnose
+from grpo_zero.doctor.evidence import read_run
 
 pytest.importorskip("plotly")
 PAGE = Path(assets.__file__).parent / "page"
@@ -215,3 +217,14 @@ def test_a_port_in_use_is_named(
     monkeypatch.setattr("grpo_zero.commands.dashboard.os.nice", lambda by: 0)
     assert main(["dashboard", str(runs), "--port", str(server.server_port)]) == 2
     assert "cannot listen" in capsys.readouterr().err
+
+
+def test_findings_are_the_doctors(server: DashboardServer, runs: Path) -> None:
+    reply, content = get(server, "/api/findings?run=first")
+    found = json.loads(content)
+    evidence = read_run(runs / "first")
+    assert reply.status == 200
+    assert [finding["title"] for finding in found["findings"]] == [finding.title for finding in diagnose(evidence)]
+    assert found["closing"] == closing_line(evidence, len(found["findings"]))
+    (runs / "first" / "metrics.jsonl").write_text("")
+    assert json.loads(get(server, "/api/findings?run=first")[1]) == {"findings": [], "closing": None}
