@@ -23,6 +23,7 @@ from grpo_zero.settings import (
     describe_section,
     field_names,
     option,
+    parse_yaml,
     read_yaml,
     show,
     takes_text,
@@ -124,6 +125,8 @@ class DataConfig:
     )
 
 
+SINKS = ("tensorboard", "wandb", "trackio")
+"""Where numbers can go besides metrics.jsonl."""
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """What can be adapted."""
 
@@ -263,6 +266,15 @@ class TrainingConfig:
         "has not been run yet.",
         choices=("dynamic", "static"),
         may_change=True,
+    )
+    sinks: tuple[str, ...] | None = option(
+        ("tensorboard",),
+        "Where the numbers go besides metrics.jsonl: tensorboard, wandb (Weights & Biases), trackio; null is nowhere. The last "
+        "two are packages of their own.",
+        may_change=True,
+    )
+    report: bool = option(
+        True, "Write report.html at the end: curves, findings, answers and settings on one page.", may_change=True
     )
     head_chunk_tokens: int = option(
         256, "Tokens that go through the vocabulary head at once in training.", minimum=1, may_change=True
@@ -455,6 +467,7 @@ def check_config(config: Config) -> None:
             f"model.device is {show(config.model.device)}, but it must be auto, cpu, cuda, cuda:N "
             "(as in cuda:0) or mps."
         )
+    _check_run_name(training.run_name)
     if config.model.random_init and config.model.pretrained_model_path.endswith(".gguf"):
         raise UserError(
             "model.random_init is true, but it reads the sizes from a folder's config.json and "
@@ -462,6 +475,7 @@ def check_config(config: Config) -> None:
             "folder, or set model.random_init to false."
         )
     _check_memory(training)
+    _check_sinks(training)
     _check_lora(config.lora)
     _check_groups(training)
     _check_updates(training)
@@ -493,6 +507,22 @@ def check_config(config: Config) -> None:
         )
 
 
+MAX_NAME_BYTES = 200
+"""Of a run's name in UTF-8; file systems take 255, and a checkpoint being replaced has a longer name for a moment."""
+
+
+def _check_run_name(name: str | None) -> None:
+    """A run's folder lies in log_dir, and its checkpoints may lie in ckpt_dir: neither may lead out of there."""
+    if name is None:
+        return
+    is_plain = name.isprintable() and name == name.strip() and not set(name) & {"/", "\\", ":"}
+    if name in ("", ".", "..") or not is_plain or len(name.encode()) > MAX_NAME_BYTES:
+        raise UserError(
+            f"training.run_name is {show(name)}, but it must name a folder within training.log_dir: printable characters, at "
+            f"most {MAX_NAME_BYTES} bytes, without / \\ and :, or null for the date and time."
+        )
+
+
 def _check_lora(lora: LoraConfig) -> None:
     for target in lora.targets:
         if target not in LORA_TARGETS:
@@ -513,6 +543,15 @@ def _check_memory(training: TrainingConfig) -> None:
         raise UserError(
             f"training.memory is {show(memory)}, but it must be a number of GiB above 0, auto for all free memory, or null."
         )
+
+
+def _check_sinks(training: TrainingConfig) -> None:
+    for sink in training.sinks or ():
+        if sink not in SINKS:
+            raise UserError(
+                f"training.sinks has {show(sink)}, but it can have {', '.join(SINKS)}; metrics.jsonl is always written."
+                f"{nearest(sink, SINKS)}"
+            )
 
 
 def _check_groups(training: TrainingConfig) -> None:
@@ -616,7 +655,7 @@ def _parse_override(override: str) -> tuple[str, str, Any]:
     if equals and (section, dot) == (PRESET[0], ""):
         section, dot, key = PRESET[0], ".", PRESET[1]
     if not equals or (section in SECTIONS and not dot):
-        raise UserError(f"{override!r} is no setting; write section.key=value, as in training.max_steps=50.")
+        raise UserError(f"{override[:200]!r} is no setting; write section.key=value, as in training.max_steps=50.")
     if not dot or section not in SECTIONS:
         raise UserError(unknown_section_message(section, SECTIONS))
     if key not in field_names(SECTIONS[section]):
@@ -624,10 +663,7 @@ def _parse_override(override: str) -> tuple[str, str, Any]:
     # `data.prompt=Use {nums}: ...` and `training.run_name=7` are meant as text.
     if takes_text(SECTIONS[section], key) and text != "null" and text[:1] not in ("'", '"'):
         return section, key, text
-    try:
-        return section, key, yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"The value of {override!r} is no valid YAML.") from error
+    return section, key, parse_yaml(text, f"the value of {override[:200]!r}")
 
 
 def _read_sections(path: Path) -> dict[str, dict[str, Any]]:

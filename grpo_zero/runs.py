@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 from grpo_zero.changes import changes
 from grpo_zero.config import Config, dump_yaml, load_config
 from grpo_zero.errors import UserError
+from grpo_zero.json_text import json_object
 
 CONFIG_FILE = "config.yaml"
 RUN_FILE = "run.json"
@@ -60,7 +62,10 @@ def check_command(folder: Path, command: str) -> None:
 def _command(folder: Path) -> str | None:
     """None for a run from before it was written down."""
     path = folder / RUN_FILE
-    return str(json.loads(path.read_text(encoding="utf-8"))["command"]) if path.is_file() else None
+    if not path.is_file():
+        return None
+    command = json_object(path.read_bytes(), str(path), "remove that file to go on with the run").get("command")
+    return str(command)
 
 
 def find_run(config: Config, command: str) -> Path | None:
@@ -97,6 +102,23 @@ def checkpoint_folder(config: Config, run_folder: Path) -> Path:
     """Where the run's checkpoints go."""
     ckpt_dir = config.training.ckpt_dir
     return run_folder / "checkpoints" if ckpt_dir is None else Path(ckpt_dir) / run_folder.name
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """A checkpoint's ``trainer_state.json``: ``step`` and ``num_steps`` are counts, ``success`` is a share or null.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = checkpoint / STATE_FILE
+    state = json_object(path.read_bytes(), str(path), "restore it from a copy")
+    for key, value in {"step": None, "num_steps": None, **state}.items():
+        is_count = type(value) is int and value >= 0
+        if key in ("step", "num_steps") and not is_count:
+            raise UserError(f"{path} is damaged: {key} is no count; restore it from a copy.")
+        if key == "success" and value is not None and (type(value) not in (int, float) or not 0 <= value <= 1):
+            raise UserError(f"{path} is damaged: success is no share; restore it from a copy.")
+    return state
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ This file knows nothing of training; ``config.py`` holds the schema.
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
 import types
 import typing
@@ -19,6 +20,10 @@ from grpo_zero.errors import UserError, nearest
 
 SectionT = TypeVar("SectionT")
 
+MAX_YAML_BYTES = 200_000
+"""Of a config file; the longest in use has a few thousand."""
+_MAX_SHOWN = 200
+"""Characters of a value in a message."""
 _NO_FIT = object()
 _TYPE_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 _PLURAL_WORDS = {int: "whole numbers", float: "numbers", str: "texts"}
@@ -44,8 +49,29 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+class _NamedText(io.StringIO):
+    """A text with the name that PyYAML gives in messages."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
 class _StrictLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, except that a key given twice is an error, not the last one wins."""
+    """PyYAML's safe loader, except that a key given twice is an error, not the last one wins.
+
+    Aliases (``*name``) are refused: a few of them, nested, stand for more than memory holds.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """As PyYAML's; ``UserError`` for an alias."""
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise UserError(
+                f"{event.start_mark.name}, line {event.start_mark.line + 1}, has the alias *{_cut(event.anchor)}: write out what "
+                "it stands for."
+            )
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """The mapping; ``UserError`` when a key occurs twice."""
@@ -57,7 +83,7 @@ class _StrictLoader(yaml.SafeLoader):
             line = key_node.start_mark.line + 1
             if key_node.value in lines:
                 raise UserError(
-                    f"{key_node.start_mark.name} gives {key_node.value} twice, on lines "
+                    f"{key_node.start_mark.name} gives {_cut(key_node.value)} twice, on lines "
                     f"{lines[key_node.value]} and {line}: keep one."
                 )
             lines[key_node.value] = line
@@ -67,14 +93,31 @@ class _StrictLoader(yaml.SafeLoader):
 def read_yaml(path: Path) -> Any:
     """What the YAML file holds, None when empty; ``UserError`` with the line when malformed."""
     try:
-        with path.open(encoding="utf-8") as stream:
-            return yaml.load(stream, Loader=_StrictLoader)
+        num_bytes = path.stat().st_size
+        if num_bytes > MAX_YAML_BYTES:
+            raise UserError(
+                f"{path} has {num_bytes:,} bytes, but a config file has at most {MAX_YAML_BYTES:,}: is it another file?"
+            )
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): give another config file.") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not valid YAML: {error}.") from error
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, origin: str) -> Any:
+    """What the YAML text holds, None when empty; ``UserError`` with ``origin`` and the line when malformed."""
+    try:
+        return yaml.load(_NamedText(text, origin), Loader=_StrictLoader)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UserError(f"{path}{line}: not valid YAML ({error.problem}).") from error
-    # ValueError: bytes that are no UTF-8, or a date such as 2024-13-45.
+        raise UserError(f"{origin}{line}: not valid YAML ({_cut(str(error.problem))}).") from error
+    except RecursionError as error:
+        raise UserError(f"{origin} is not a config: it is nested too deeply.") from error
+    # ValueError: a date such as 2024-13-45, or a number of thousands of digits.
     except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{path} is not valid YAML: {error}.") from error
+        raise UserError(f"{origin} is not valid YAML: {_cut(str(error))}.") from error
 
 
 def build_section(section_type: type[SectionT], name: str, values: Mapping[str, Any]) -> SectionT:
@@ -90,6 +133,8 @@ def build_section(section_type: type[SectionT], name: str, values: Mapping[str, 
     converted: dict[str, Any] = {}
     for key, value in values.items():
         fitted = _fit(value, hints[key])
+        if any(map(_is_no_text, fitted if isinstance(fitted, tuple) else (fitted,))):
+            raise UserError(f"{name}.{key} is {show(value)}, but it must be text without NUL and lone surrogates.")
         if fitted is _NO_FIT or not _is_within_limits(fitted, fields[key]):
             hint = ""
             if takes_text(section_type, key) and not isinstance(value, str | list | dict):
@@ -106,6 +151,7 @@ def build_section(section_type: type[SectionT], name: str, values: Mapping[str, 
 def unknown_key_message(section: str, key: str, sections: Mapping[str, type], source: str = "") -> str:
     """Says that ``section.key`` does not exist, and the key that was probably meant."""
     where = f" (in {source})" if source else ""
+    key = _cut(key)
     homes = [f"{name}.{key}" for name, cls in sections.items() if key in field_names(cls)]
     message = f"Unknown key {section}.{key}{where}."
     if homes:
@@ -120,6 +166,7 @@ def unknown_key_message(section: str, key: str, sections: Mapping[str, type], so
 def unknown_section_message(name: str, sections: Mapping[str, type], source: str = "") -> str:
     """Says that a section does not exist; a key written without its section gets its full name."""
     where = f" (in {source})" if source else ""
+    name = _cut(name)
     homes = [f"{section}.{name}" for section, cls in sections.items() if name in field_names(cls)]
     if homes:
         return f"{name} needs its section{where}: write {' or '.join(homes)}."
@@ -176,16 +223,36 @@ def expectation(annotation: Any, field: dataclasses.Field[Any]) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as a user would type it in YAML; text is quoted only where it would be misread."""
+    """A value as a user would type it in YAML; text is quoted only where it would be misread. Long ones are cut."""
+    return _cut(_shown(value, depth=4))
+
+
+def _shown(value: Any, depth: int) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list | tuple | dict) and not depth:
+        return "..."
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(show(element) for element in value) + "]"
-    if isinstance(value, str) and (not value or any(c.isspace() for c in value) or _digits(value)):
-        return repr(value)
+        return "[" + ", ".join(_shown(element, depth - 1) for element in value[:20]) + ", ..." * (len(value) > 20) + "]"
+    if isinstance(value, dict):
+        pairs = [f"{_shown(k, depth - 1)}: {_shown(v, depth - 1)}" for k, v in list(value.items())[:20]]
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, int) and abs(value) >= 10**100:
+        return "a number of more than 100 digits"  # Python refuses to print one of thousands
+    if isinstance(value, str) and (not value or not value.isprintable() or " " in value or _digits(value)):
+        return repr(value[: _MAX_SHOWN + 1])
     return f"{value}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
+
+
+def _is_no_text(value: Any) -> bool:
+    """Neither a path nor a prompt can hold these."""
+    return isinstance(value, str) and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value)
 
 
 def _digits(text: str) -> bool:

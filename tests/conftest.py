@@ -8,9 +8,19 @@ from pathlib import Path
 import pytest
 from helpers.runs import DigitsTask, make_model_folder
 from helpers.tiny import SPECS, tiny_decoder
+from hypothesis import settings
 
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.tasks import TASKS
+
+# The same examples in every run, and no time limit for one, which a busy machine may break. GRPO_ZERO_EXAMPLES=5000 searches on,
+# with other examples each time.
+num_examples = os.environ.get("GRPO_ZERO_EXAMPLES")
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "search", max_examples=int(num_examples or 100), deadline=None, database=None, print_blob=True
+)
+settings.load_profile("search" if num_examples else "fixed")
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from grpo_zero.checkpoint.atomic import replace_folder
 from grpo_zero.config import LoraConfig
 from grpo_zero.errors import UserError
+from grpo_zero.json_text import json_object
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.model.lora import adapter_tensors
 
@@ -88,10 +89,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise UserError(f"{folder} holds no {CONFIG_FILE}: give a folder with an adapter in PEFT's format.")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): get it again.") from error
-    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+    config = json_object(path.read_bytes(), str(path), "get it again")
+    if config.get("peft_type") != "LORA":
         raise UserError(f"{path} is no LoRA adapter's: expected peft_type LORA.")
     return config

@@ -5,6 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
+
+from grpo_zero.errors import UserError
+from grpo_zero.json_text import json_object
 
 CHECKSUMS_FILE = "checksums.json"
 
@@ -19,22 +23,32 @@ def write_checksums(folder: Path) -> None:
 
 def damage(folder: Path) -> str | None:
     """What is wrong with the first file that is not as it was written, in words; None when all are."""
-    try:
-        expected = json.loads((folder / CHECKSUMS_FILE).read_text(encoding="utf-8"))
-        facts = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in expected.items()}
-    except FileNotFoundError:
+    if not (folder / CHECKSUMS_FILE).is_file():
         return f"{CHECKSUMS_FILE} is missing"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    try:
+        expected = json_object((folder / CHECKSUMS_FILE).read_bytes(), CHECKSUMS_FILE)
+    except UserError:
         return f"{CHECKSUMS_FILE} is damaged"
-    for name, (num_bytes, digest) in facts.items():
-        path = folder / name
-        if not path.is_file():
+    if not all(_is_entry(name, entry) for name, entry in expected.items()):
+        return f"{CHECKSUMS_FILE} is damaged"
+    present = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    for name, entry in expected.items():
+        if name not in present:
             return f"{name} is missing"
-        if path.stat().st_size != num_bytes:
-            return f"{name} has {path.stat().st_size} bytes instead of {num_bytes}"
-        if _digest(path) != digest:
+        found = present[name].stat().st_size
+        if found != entry["bytes"]:
+            return f"{name} has {found} bytes instead of {entry['bytes']}"
+        if _digest(present[name]) != entry["sha256"]:
             return f"{name} has changed since it was written"
     return None
+
+
+def _is_entry(name: str, entry: Any) -> bool:
+    """Also that ``name`` cannot be taken for a path out of the folder or for lines of a message."""
+    is_name = name.isprintable() and len(name) < 1000
+    return (
+        is_name and isinstance(entry, dict) and type(entry.get("bytes")) is int and isinstance(entry.get("sha256"), str)
+    )
 
 
 def _facts(path: Path) -> dict[str, int | str]:

@@ -1,6 +1,6 @@
 """Read a GGUF file (llama, qwen2, qwen3): the same parts as a Hugging Face folder, in float32.
 
-Format: ggml's docs/gguf.md; parsing and dequantising are the ``gguf`` package's. What the converter
+The header is read by ``gguf_header.py``; dequantising is the ``gguf`` package's. What the converter
 (llama.cpp, convert_hf_to_gguf.py) changed is changed back here:
 
 1. Tensor names.
@@ -12,7 +12,9 @@ Format: ggml's docs/gguf.md; parsing and dequantising are the ``gguf`` package's
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from grpo_zero.checkpoint.gguf_header import GgufError, GgufHeader, read_header
 from grpo_zero.checkpoint.gguf_tokenizer import tokenizer_files
 from grpo_zero.checkpoint.raw import RawCheckpoint
 from grpo_zero.errors import UserError
@@ -61,37 +64,73 @@ def read_gguf(path: Path, *, weights: bool = True) -> RawCheckpoint:
     Raises ``UserError`` for a damaged file, and for an architecture, RoPE type or tokenizer that is
     not supported.
     """
-    import gguf  # takes a moment to import, and few runs need it
-
     try:
-        file = gguf.GGUFReader(path)
-        metadata = {name: field.contents() for name, field in file.fields.items()}
-    except (ValueError, IndexError, KeyError, OverflowError) as error:
+        header = read_header(path)
+        tensors = _map_tensors(header, path)
+    except GgufError as error:
         raise UserError(
             f"{path} ({path.stat().st_size:,} bytes) is not a whole GGUF file ({error}); it was "
             f"cut off or damaged: download it again."
         ) from error
-    reader = GgufReader(file, metadata, path)
+    reader = GgufReader(tensors, header.metadata, path)
+    files = tokenizer_files(header.metadata, str(path))
     return RawCheckpoint(
         origin=str(path),
-        config=_config(metadata, reader, path),
-        files=tokenizer_files(metadata, str(path)),
+        config=_config(header.metadata, reader, path),
+        files=files,
         reader=reader if weights else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GgufTensor:
+    """A tensor that has been found in the file and not been read."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: Any
+    """gguf's ``GGMLQuantizationType``."""
+    data: npt.NDArray[Any]
+    """The mapped values, or ``[..., bytes of a row]`` of a type that gguf unpacks."""
+
+
+def _map_tensors(header: GgufHeader, path: Path) -> list[GgufTensor]:
+    """Every tensor over the mapped file. Raises ``GgufError`` for one that lies over another or past the file's end."""
+    import gguf  # takes a moment to import, and few runs need it
+
+    plain = {gguf.GGMLQuantizationType.F32: np.float32, gguf.GGMLQuantizationType.F16: np.float16}
+    mapped = np.memmap(path, mode="r")
+    found, end = [], 0
+    for place in sorted(header.tensors, key=lambda place: place.start):
+        if place.type_id not in set(gguf.GGMLQuantizationType):
+            raise GgufError(f"its tensor {place.name[:60]!r} has the unknown type {place.type_id}")
+        kind = gguf.GGMLQuantizationType(place.type_id)
+        block_size, type_size = gguf.GGML_QUANT_SIZES[kind]
+        *rows, row = place.shape or (1,)
+        if row % block_size:
+            raise GgufError(f"its tensor {place.name[:60]!r} has rows that are no whole blocks")
+        row_bytes = row // block_size * type_size
+        num_bytes = math.prod(rows) * row_bytes
+        if place.start < end or place.start + num_bytes > mapped.size:
+            raise GgufError(f"its tensor {place.name[:60]!r} lies over another or past the end")
+        end = place.start + num_bytes
+        values = mapped[place.start : end].view(plain.get(kind, np.uint8))
+        found.append(GgufTensor(place.name, place.shape, kind, values.reshape(*rows, row_bytes // values.itemsize)))
+    return found
 
 
 class GgufReader:
     """Tensors of a GGUF file under Hugging Face names, float32 (a ``TensorReader``)."""
 
-    def __init__(self, file: Any, metadata: Mapping[str, Any], path: Path) -> None:
+    def __init__(self, tensors: Sequence[GgufTensor], metadata: Mapping[str, Any], path: Path) -> None:
         architecture = metadata.get("general.architecture")
-        if architecture not in FAMILIES:
+        if not isinstance(architecture, str) or architecture not in FAMILIES:
             raise UserError(
-                f"{path} holds a model of architecture {architecture!r}; expected one of "
+                f"{path} holds a model of architecture {reprlib.repr(architecture)}; expected one of "
                 f"{', '.join(FAMILIES)}: choose a model of these families."
             )
         self._path = path
-        self._by_name = {_hf_name(tensor.name): tensor for tensor in file.tensors}
+        self._by_name = {_hf_name(tensor.name): tensor for tensor in tensors}
         self.rope_divisors = self._by_name.pop(ROPE_DIVISORS, None)
         heads = metadata.get(f"{architecture}.attention.head_count")
         kv_heads = metadata.get(f"{architecture}.attention.head_count_kv", heads)
@@ -102,8 +141,7 @@ class GgufReader:
         return frozenset(self._by_name)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        # GGUF lists the innermost axis first.
-        return tuple(int(size) for size in reversed(self._by_name[name].shape))
+        return self._by_name[name].shape
 
     def tensor(self, name: str) -> torch.Tensor:
         values = dequantise(self._by_name[name], self._path).reshape(self.shape(name))
@@ -113,15 +151,15 @@ class GgufReader:
         return torch.from_numpy(np.array(values))
 
 
-def dequantise(tensor: Any, path: Path) -> npt.NDArray[np.float32]:
+def dequantise(tensor: GgufTensor, path: Path) -> npt.NDArray[np.float32]:
     """Values of a GGUF tensor. Raises ``UserError`` for a block type that gguf cannot decode."""
     from gguf.quants import dequantize
 
     try:
-        return dequantize(tensor.data, tensor.tensor_type)
+        return dequantize(tensor.data, tensor.type)
     except NotImplementedError as error:
         raise UserError(
-            f"{tensor.name} in {path} is stored as {tensor.tensor_type.name}, which the gguf "
+            f"{tensor.name} in {path} is stored as {tensor.type.name}, which the gguf "
             f"package can't decode; expected F32, F16, BF16, Q8_0 or another common type: take "
             f"another file."
         ) from error
@@ -182,20 +220,23 @@ def _config(metadata: Mapping[str, Any], reader: GgufReader, path: Path) -> dict
     return config
 
 
-def _llama3_scaling(config: Mapping[str, Any], tensor: Any, path: Path) -> dict[str, Any]:
+def _llama3_scaling(config: Mapping[str, Any], tensor: GgufTensor, path: Path) -> dict[str, Any]:
     """The rule whose divisors the file stores. The file has no other trace of it.
 
     Llama 3.1 to 3.3 share all values but ``factor``, so that is read off the longest wavelength,
     and the divisors it gives are compared. Raises ``UserError`` when they are others.
     """
-    divisors = dequantise(tensor, path)
-    factor, low, high, context = round(float(divisors.max()), 3), 1.0, 4.0, 8192
-    head_size = 2 * divisors.size
-    exponents = np.arange(0, head_size, 2) / head_size
-    periods_in_context = context / (2 * math.pi * config["rope_theta"] ** exponents)
-    kept_share = np.clip((periods_in_context - low) / (high - low), 0, 1)
-    expected = 1 / (kept_share + (1 - kept_share) / factor)
-    if not np.allclose(divisors, expected, rtol=1e-3):
+    divisors, theta = dequantise(tensor, path), config["rope_theta"]
+    factor, low, high, context = round(float(divisors.max(initial=0)), 3), 1.0, 4.0, 8192
+    is_rule = 0 < factor < math.inf and isinstance(theta, float) and 0 < theta < math.inf
+    if is_rule:
+        head_size = 2 * divisors.size
+        exponents = np.arange(0, head_size, 2) / head_size
+        periods_in_context = context / (2 * math.pi * theta**exponents)
+        kept_share = np.clip((periods_in_context - low) / (high - low), 0, 1)
+        expected = 1 / (kept_share + (1 - kept_share) / factor)
+        is_rule = np.allclose(divisors, expected, rtol=1e-3)
+    if not is_rule:
         raise UserError(
             f"{ROPE_DIVISORS} in {path} is not Llama 3's RoPE scaling; expected low 1, high 4 and "
             f"an original context of {context}: use the model's Hugging Face folder instead."
@@ -209,6 +250,7 @@ def _llama3_scaling(config: Mapping[str, Any], tensor: Any, path: Path) -> dict[
     }
 
 
-def _shortest_decimal(value: float | None) -> float | None:
-    """1e-05 for the float32 nearest to it, which Python prints as 9.999999747378752e-06."""
-    return None if value is None else float(str(np.float32(value)))
+def _shortest_decimal(value: Any) -> Any:
+    """1e-05 for the float32 nearest to it, which Python prints as 9.999999747378752e-06; other things as they are."""
+    is_small = type(value) in (int, float) and abs(value) < 1e30
+    return float(str(np.float32(value))) if is_small else value

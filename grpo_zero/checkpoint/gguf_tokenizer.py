@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,19 +41,21 @@ _NAMED_TOKENS = {
     "pad_token": "padding_token_id",
     "unk_token": "unknown_token_id",
 }
+_END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
 def tokenizer_files(metadata: Mapping[str, Any], origin: str) -> dict[str, bytes]:
     """tokenizer.json, tokenizer_config.json and generation_config.json, name to bytes.
 
-    Raises ``UserError`` for a tokenizer that is not a byte-level BPE, or one cut in an unknown way.
+    Raises ``UserError`` for a tokenizer that is not a byte-level BPE, one cut in an unknown way, or a damaged one.
     """
     model, split = (metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
-    if model != "gpt2" or split not in _SPLITS:
+    if model != "gpt2" or not isinstance(split, str) or split not in _SPLITS:
         raise UserError(
-            f"{origin} has a tokenizer of model {model!r} and pre {split!r}; expected model gpt2 "
+            f"{origin} has a tokenizer of model {reprlib.repr(model)} and pre {reprlib.repr(split)}; expected model gpt2 "
             f"and pre {', '.join(_SPLITS)}: use the model's Hugging Face folder instead."
         )
+    _check(metadata, origin)
     tokens: Sequence[str] = metadata["tokenizer.ggml.tokens"]
     content = {
         "tokenizer.json": _tokenizer(metadata, tokens, split),
@@ -60,6 +63,31 @@ def tokenizer_files(metadata: Mapping[str, Any], origin: str) -> dict[str, bytes
         "generation_config.json": {"eos_token_id": _end_ids(metadata)},
     }
     return {name: json.dumps(value, ensure_ascii=False).encode("utf-8") for name, value in content.items()}
+
+
+def _check(metadata: Mapping[str, Any], origin: str) -> None:
+    """Raises ``UserError`` unless tokens, types, merges, named ids and template are what their names say."""
+    num_tokens = _length(str, metadata.get("tokenizer.ggml.tokens"))
+    kinds = metadata.get("tokenizer.ggml.token_type") or None
+    faults = {
+        "tokenizer.ggml.tokens": not num_tokens,
+        "tokenizer.ggml.token_type": kinds is not None and _length(int, kinds) != num_tokens,
+        "tokenizer.ggml.merges": _length(str, metadata.get("tokenizer.ggml.merges")) is None,
+        "tokenizer.chat_template": not isinstance(metadata.get("tokenizer.chat_template", ""), str),
+    }
+    for key in (*_NAMED_TOKENS.values(), *_END_KEYS):
+        token_id = metadata.get(f"tokenizer.ggml.{key}")
+        faults[f"tokenizer.ggml.{key}"] = token_id is not None and not (
+            type(token_id) is int and 0 <= token_id < (num_tokens or 0)
+        )
+    for key, is_wrong in faults.items():
+        if is_wrong:
+            raise UserError(f"{origin} has no usable {key} ({reprlib.repr(metadata.get(key))}): download it again.")
+
+
+def _length(kind: type, value: Any) -> int | None:
+    """Of a list of that kind; None for anything else."""
+    return len(value) if isinstance(value, list) and all(type(element) is kind for element in value) else None
 
 
 def _tokenizer(metadata: Mapping[str, Any], tokens: Sequence[str], split: str) -> dict[str, Any]:
@@ -125,6 +153,5 @@ def _config(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str, Any
 
 def _end_ids(metadata: Mapping[str, Any]) -> list[int]:
     """Ends of text and of turn, those that the file names."""
-    keys = ("eos_token_id", "eot_token_id", "eom_token_id")
-    ids = (metadata.get(f"tokenizer.ggml.{key}") for key in keys)
+    ids = (metadata.get(f"tokenizer.ggml.{key}") for key in _END_KEYS)
     return sorted({token_id for token_id in ids if token_id is not None})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -15,6 +17,8 @@ from grpo_zero.text.tokenizer import read_files, read_json
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+_FILE_NAME = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 def read_folder(folder: Path, *, weights: bool = True) -> RawCheckpoint:
@@ -56,7 +60,11 @@ class SafetensorsReader:
         return frozenset(self._file_of)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._open(self._file_of[name]).get_slice(name).get_shape())
+        file_name = self._file_of[name]
+        try:
+            return tuple(self._open(file_name).get_slice(name).get_shape())
+        except SafetensorError as error:
+            raise self._damaged(file_name, error) from error
 
     def tensor(self, name: str) -> Tensor:
         file_name = self._file_of[name]
@@ -64,7 +72,7 @@ class SafetensorsReader:
             tensor = self._open(file_name).get_tensor(name)
         except SafetensorError as error:
             raise self._damaged(file_name, error) from error
-        if not tensor.is_floating_point():
+        if tensor.dtype not in _DTYPES:
             raise UserError(
                 f"{name} in {self._folder / file_name} is of type {tensor.dtype}; expected "
                 f"float32, float16 or bfloat16: take a model that is not quantised."
@@ -78,6 +86,11 @@ class SafetensorsReader:
             raise UserError(
                 f"{INDEX_FILE} in {self._folder} has no weight_map; expected one from tensor to "
                 f"file: download that file again."
+            )
+        if not all(isinstance(file, str) and _FILE_NAME.fullmatch(file) for file in weight_map.values()):
+            raise UserError(
+                f"{INDEX_FILE} in {self._folder} names files that are not in its folder; expected names such as "
+                f"model-00001-of-00002.safetensors: download that file again."
             )
         held = {file: frozenset(self._open(file).keys()) for file in sorted(set(weight_map.values()))}
         # A tensor that the index promises and its shard lacks is left out here, and missed later.

@@ -35,7 +35,7 @@ def data_path(path: str) -> str:
 
     An id is ``org/name``, or ``org/name/folder`` for a part of it. Raises ``UserError`` as ``download`` does.
     """
-    if Path(path).exists() or not DATASET_ID.fullmatch(path) or path.endswith(ENDINGS):
+    if Path(path).exists() or not DATASET_ID.fullmatch(path) or path.endswith(ENDINGS) or ".." in path.split("/"):
         return path
     organisation, name, *folder = path.split("/", 2)
     patterns = [f"{folder[0]}/*{ending}" if folder else f"*{ending}" for ending in ENDINGS]

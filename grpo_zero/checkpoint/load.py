@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
+
 import torch
 from torch import Tensor, nn
 
 from grpo_zero.checkpoint.source import Source
+from grpo_zero.errors import UserError
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.model.families import hf_shapes, parameter_map
 
@@ -29,7 +32,11 @@ def load_decoder(
     generator = None
     if random_init_seed is not None:
         generator = torch.Generator().manual_seed(random_init_seed)
-    std = float(source.config.get("initializer_range", 0.02))
+    std = source.config.get("initializer_range", 0.02)
+    if type(std) not in (int, float) or not 0 <= std <= 1:
+        raise UserError(
+            f"config.json in {source.origin} says initializer_range {reprlib.repr(std)}; expected a number from 0 to 1."
+        )
     shapes = hf_shapes(source.spec)
     for name, their_names in parameter_map(source.spec).items():
         shape = decoder.get_parameter(name).shape

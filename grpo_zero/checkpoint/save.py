@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor
 from grpo_zero.checkpoint.atomic import replace_folder
 from grpo_zero.checkpoint.hf import INDEX_FILE, SINGLE_FILE
 from grpo_zero.errors import UserError
+from grpo_zero.json_text import json_text
 from grpo_zero.model.families import FAMILIES, hf_shapes, parameter_map
 from grpo_zero.model.spec import ModelSpec
 from grpo_zero.text.tokenizer import Tokenizer
@@ -131,4 +131,4 @@ def _plan_shards(spec: ModelSpec, dtype: torch.dtype, max_shard_bytes: int) -> l
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json_text(value, indent=2) + "\n", encoding="utf-8")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 from collections.abc import Mapping
 
 from grpo_zero.config import Config
 from grpo_zero.errors import UserError
+from grpo_zero.observe.terminal import show
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train.policy import Policy, load_policy, make_engine
 from grpo_zero.train.problems import make_task
@@ -18,8 +21,10 @@ def chat(config: Config, *, problems: bool) -> None:
     With ``problems`` each line is numbers and a target (``3 4 5 = 35``) and the answer is judged; otherwise lines are turns of
     one conversation.
     """
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # what is typed or piped in need not be UTF-8
     policy = load_policy(config.model, init_seed=config.training.random_seed)
-    print("numbers = target, e.g. 3 4 5 = 35; an empty line leaves" if problems else "an empty line leaves")
+    show("numbers = target, e.g. 3 4 5 = 35; an empty line leaves" if problems else "an empty line leaves")
     messages: list[Mapping[str, str]] = []
     turn = 0
     while line := _read_line():
@@ -30,7 +35,7 @@ def chat(config: Config, *, problems: bool) -> None:
         messages.append({"role": "user", "content": line})
         prompt = policy.tokenizer.encode(policy.template.render(messages))
         text, _ = _answer(config, policy, prompt, turn)
-        print(text)
+        show(text)
         messages.append({"role": "assistant", "content": text})
 
 
@@ -47,11 +52,11 @@ def _pose(config: Config, policy: Policy, line: str, turn: int) -> None:
     try:
         problem = task.problem(parse_problem(line))
     except UserError as error:
-        print(error)
+        show(str(error))
         return
     text, is_finished = _answer(config, policy, policy.prompt_ids(problem), turn)
     verdict = task.verify(problem, text, finished=is_finished)
-    print(f"{problem.response_start}{text}\n[{verdict.reason}, reward {verdict.reward:g}]")
+    show(f"{problem.response_start}{text}\n[{verdict.reason}, reward {verdict.reward:g}]")
 
 
 def _answer(config: Config, policy: Policy, prompt: list[int], turn: int) -> tuple[str, bool]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from grpo_zero.errors import UserError
+from grpo_zero.observe.terminal import show
 from grpo_zero.tasks import TASKS, Task
 from grpo_zero.types import Problem, Verdict
 
@@ -60,17 +61,17 @@ def report(task: Task, rows: Sequence[dict[str, Any]]) -> None:
     start = time.perf_counter()
     task.verify(problem, "42")
     micros = 1e6 * (time.perf_counter() - start)
-    print(
+    show(
         f"{task.name}: {len(rows)} rows; verifying takes {micros:,.0f} microseconds, in a process of its own; the first question:"
     )
     for message in problem.messages:
-        print(f"  {message['role']}: {message['content']}")
+        show(f"  {message['role']}: {message['content']}")
     found = check_task(task, rows)
     for sentence in found:
-        print(f"wrong: {sentence}")
+        show(f"wrong: {sentence}")
     if found:
         raise UserError(f"{task.name} has {len(found)} faults, named above: mend them, and check again.")
-    print(f"nothing wrong was found on {min(len(rows), NUM_ROWS)} rows")
+    show(f"nothing wrong was found on {min(len(rows), NUM_ROWS)} rows")
 
 
 def _texts(problem: Problem) -> dict[str, str]:

@@ -13,6 +13,7 @@ from grpo_zero.checkpoint.source import open_source
 from grpo_zero.config import Config
 from grpo_zero.errors import UserError
 from grpo_zero.observe.files import finite, write_summary
+from grpo_zero.observe.terminal import show
 from grpo_zero.runs import model_of
 from grpo_zero.scores.answers import Answer, read_answers, write_answers
 from grpo_zero.scores.groups import Groups, grouped, in_order_of, problems_of, require_same_problems
@@ -136,19 +137,19 @@ def _report(
         raise UserError(f"{name} has only {next(iter(groups))} answers, and {compare} only {next(iter(other))} ones.")
     found = summary(groups)
     document: dict[str, Any] = {"model": name, **facts, **found}
-    print(table(name, found))
+    show(table(name, found))
     _print_failure(groups)
     if other is not None and compare is not None:
         other = in_order_of(problems_of(groups), other)
         others = summary(other)
         document["compare"] = {"model": compare, **others, "difference": differences(groups, other)}
-        print("\n" + table(compare, others))
+        show("\n" + table(compare, others))
         _print_failure(other)
-        print()
+        show()
         most = max((len(side["sampled"][0]) for side in (groups, other) if "sampled" in side), default=1)
         for sentence in sentences(name, compare, document["compare"]["difference"], most):
-            print(sentence)
-    print(json.dumps(finite(document), allow_nan=False))
+            show(sentence)
+    show(json.dumps(finite(document), allow_nan=False))
     if json_path is not None:
         write_summary(json_path, document)
     return document
@@ -157,4 +158,4 @@ def _report(
 def _print_failure(groups: Groups) -> None:
     failed = [answer for rows in groups.values() for group in rows for answer in group if answer.failed]
     if failed:
-        print(f"verification failed on {len(failed)} answers, the last with: {failed[-1].reason}")
+        show(f"verification failed on {len(failed)} answers, the last with: {failed[-1].reason}")

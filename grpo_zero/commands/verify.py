@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from grpo_zero.checkpoint.checksums import damage
 from grpo_zero.config import Config
 from grpo_zero.errors import UserError
+from grpo_zero.json_text import json_object
 from grpo_zero.observe.console import Console
 from grpo_zero.observe.files import read_rows
-from grpo_zero.runs import STATE_FILE, check_command, checkpoint_folder, resumable_checkpoints
+from grpo_zero.runs import check_command, checkpoint_folder, read_state, resumable_checkpoints
 from grpo_zero.train.policy import resolve_device
 from grpo_zero.train.recorder import machine_facts
 from grpo_zero.train.replay import Replayed, replay
@@ -71,7 +71,7 @@ def stretch(config: Config, run_folder: Path) -> tuple[Start, Path, int]:
             raise UserError(f"{checkpoint} is damaged ({fault}): remove it, and verify what is left.")
     end = found[-1]
     start = start_at(config, found[-2]) if len(found) > 1 else Start(config.model)
-    return start, end, int(json.loads((end / STATE_FILE).read_text())["step"])
+    return start, end, read_state(end)["step"]
 
 
 def _line(result: Replayed) -> str:
@@ -87,7 +87,8 @@ def _verdict(is_equal: bool, run_folder: Path, config: Config) -> str:
     if is_equal:
         return "verified: everything came out as recorded, to the last bit"
     path = run_folder / SUMMARY_FILE
-    recorded = json.loads(path.read_text(encoding="utf-8"))["machine"] if path.is_file() else {}
+    summary = json_object(path.read_bytes(), str(path)) if path.is_file() else {}
+    recorded = summary.get("machine", {})
     here = machine_facts(resolve_device(config.model.device))
     changed = [f"{key} {recorded[key]} -> {value}" for key, value in here.items() if recorded.get(key, value) != value]
     where = (

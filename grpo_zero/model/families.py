@@ -6,6 +6,7 @@ Sources: the configuration and modelling files of transformers for qwen2, qwen3 
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,12 @@ FAMILIES = {
 }
 
 
+MAX_SIZE = 2**31 - 1
+"""Of any one size of a config.json."""
+MAX_LAYERS = 10_000
+"""The names of all tensors are listed before any weight is looked at."""
+
+
 def spec_from_config(config: Mapping[str, Any], origin: str = "config.json") -> ModelSpec:
     """The decoder that a Hugging Face ``config.json`` describes.
 
@@ -42,17 +49,17 @@ def spec_from_config(config: Mapping[str, Any], origin: str = "config.json") -> 
     type that we do not compute, and for missing or contradictory sizes.
     """
     model_type = config.get("model_type")
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise UserError(
-            f"{origin} says model_type {model_type!r}; expected one of {', '.join(FAMILIES)}: "
+            f"{origin} says model_type {_shown(model_type)}; expected one of {', '.join(FAMILIES)}: "
             f"choose a model of these families (Qwen2, Qwen2.5, Qwen3, Llama, SmolLM2)."
         )
     family = FAMILIES[model_type]
     _refuse_what_we_do_not_compute(config, origin)
     num_heads = _size(config, "num_attention_heads", origin)
     width = _size(config, "hidden_size", origin)
-    attention_bias = family.reads_attention_bias and bool(config.get("attention_bias", False))
-    rope = _rope_settings(config)
+    attention_bias = family.reads_attention_bias and _switch(config, "attention_bias", origin)
+    rope = _rope_settings(config, origin)
     spec = ModelSpec(
         family=model_type,
         num_layers=_size(config, "num_hidden_layers", origin),
@@ -63,10 +70,10 @@ def spec_from_config(config: Mapping[str, Any], origin: str = "config.json") -> 
         head_size=_head_size(config, width, num_heads, origin),
         vocab_size=_size(config, "vocab_size", origin),
         context=_size(config, "max_position_embeddings", origin),
-        tied_head=bool(config.get("tie_word_embeddings", False)),
+        tied_head=_switch(config, "tie_word_embeddings", origin),
         qkv_bias=family.always_qkv_bias or attention_bias,
         output_bias=attention_bias,
-        mlp_bias=family.reads_mlp_bias and bool(config.get("mlp_bias", False)),
+        mlp_bias=family.reads_mlp_bias and _switch(config, "mlp_bias", origin),
         qk_norm=family.qk_norm,
         norm_eps=_positive(config, "rms_norm_eps", origin),
         rope_theta=_positive(rope, "rope_theta", origin),
@@ -77,6 +84,10 @@ def spec_from_config(config: Mapping[str, Any], origin: str = "config.json") -> 
             f"{origin} says num_attention_heads {spec.num_heads} and num_key_value_heads "
             f"{spec.num_kv_heads}; expected the first to be a multiple of the second: correct the "
             f"file."
+        )
+    if spec.num_layers > MAX_LAYERS:
+        raise UserError(
+            f"{origin} says num_hidden_layers {spec.num_layers}; expected at most {MAX_LAYERS}: correct the file."
         )
     return spec
 
@@ -145,9 +156,11 @@ def untied(spec: ModelSpec) -> ModelSpec:
 
 
 def _refuse_what_we_do_not_compute(config: Mapping[str, Any], origin: str) -> None:
-    layer_types = config.get("layer_types") or ()
+    layer_types = config.get("layer_types") or []
+    if not isinstance(layer_types, list):
+        raise _bad_value("layer_types", layer_types, "a list", origin)
     refusals = (
-        (bool(config.get("use_sliding_window")), "use_sliding_window true", "full attention"),
+        (_switch(config, "use_sliding_window", origin), "use_sliding_window true", "full attention"),
         (
             any(kind != "full_attention" for kind in layer_types),
             "layer_types",
@@ -155,7 +168,7 @@ def _refuse_what_we_do_not_compute(config: Mapping[str, Any], origin: str) -> No
         ),
         (
             config.get("hidden_act", "silu") != "silu",
-            f"hidden_act {config.get('hidden_act')!r}",
+            f"hidden_act {_shown(config.get('hidden_act'))}",
             "silu",
         ),
         ("quantization_config" in config, "a quantization_config", "plain float weights"),
@@ -167,8 +180,11 @@ def _refuse_what_we_do_not_compute(config: Mapping[str, Any], origin: str) -> No
             )
 
 
-def _rope_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def _rope_settings(config: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """``rope_parameters``, or the older two keys in the same form; theta is 10000 if not named."""
+    for key in ("rope_scaling", "rope_parameters"):
+        if not isinstance(config.get(key) or {}, dict):
+            raise _bad_value(key, config[key], "an object or null", origin)
     older = {
         "rope_theta": config.get("rope_theta") or 10000.0,
         **(config.get("rope_scaling") or {}),
@@ -180,14 +196,14 @@ def _rope_scaling(rope: Mapping[str, Any], origin: str) -> Llama3RopeScaling | N
     kind = rope.get("rope_type", rope.get("type", "default"))
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
         raise UserError(
-            f"{origin} has partial_rotary_factor {rope['partial_rotary_factor']}; expected whole "
+            f"{origin} has partial_rotary_factor {_shown(rope['partial_rotary_factor'])}; expected whole "
             f"heads to be rotated: choose another model."
         )
     if kind == "default":
         return None
     if kind != "llama3":
         raise UserError(
-            f"{origin} has RoPE scaling of type {kind!r}; expected none, default or llama3: remove "
+            f"{origin} has RoPE scaling of type {_shown(kind)}; expected none, default or llama3: remove "
             f"the scaling from the file to train at the model's original context, or choose "
             f"another model."
         )
@@ -216,18 +232,30 @@ def _head_size(config: Mapping[str, Any], width: int, num_heads: int, origin: st
 def _size(config: Mapping[str, Any], key: str, origin: str, default: int | None = None) -> int:
     value = config.get(key)
     value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _bad_value(key, value, "a whole number above 0", origin)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SIZE:
+        raise _bad_value(key, value, f"a whole number above 0 and up to {MAX_SIZE}", origin)
     return value
 
 
 def _positive(config: Mapping[str, Any], key: str, origin: str) -> float:
     value = config.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:
         raise _bad_value(key, value, "a number above 0", origin)
     return float(value)
 
 
+def _switch(config: Mapping[str, Any], key: str, origin: str) -> bool:
+    value = config.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise _bad_value(key, value, "true or false", origin)
+    return bool(value)
+
+
+def _shown(value: Any) -> str:
+    """A value of a config.json in a message, short whatever it is."""
+    return reprlib.repr(value)
+
+
 def _bad_value(key: str, value: Any, expected: str, origin: str) -> UserError:
-    given = f"has no {key}" if value is None else f"says {key} {value!r}"
+    given = f"has no {key}" if value is None else f"says {key} {_shown(value)}"
     return UserError(f"{origin} {given}; expected {expected}: download the model's own config.json again.")

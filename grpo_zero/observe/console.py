@@ -13,6 +13,7 @@ from typing import TextIO
 
 from grpo_zero.observe.catalogue import worries
 from grpo_zero.observe.record import StepRecord
+from grpo_zero.observe.terminal import one_line, show
 
 _REDRAW_INTERVAL_S = 0.1
 
@@ -63,10 +64,9 @@ class Console:
         self.line("  ".join(parts))
 
     def line(self, text: str) -> None:
-        """Prints a lasting line."""
+        """Prints a lasting line, made harmless: it may hold what a model wrote."""
         self._erase_status()
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        show(text, stream=self._stream)
 
     def status(self, text: str) -> None:
         """Redraws the transient line on a terminal, at most ten times a second; else nothing."""
@@ -74,10 +74,16 @@ class Console:
             return
         self._drawn_s = self._clock()
         # A line that wraps cannot be erased with a carriage return.
-        text = text[: shutil.get_terminal_size().columns - 1]
+        text = one_line(text)[: shutil.get_terminal_size().columns - 1]
         self._stream.write("\r" + text.ljust(self._status_width))
         self._stream.flush()
         self._status_width = len(text)
+
+    def phase(self, name: str) -> None:
+        """A phase of a step begins (``observe/phases.py``); only a live view shows it."""
+
+    def show_group(self, question: str, best: tuple[float, str], worst: tuple[float, str]) -> None:
+        """A question of the last step with its best and worst answer, each as reward and text; only a live view shows it."""
 
     def close(self) -> None:
         """Leaves the terminal clean."""

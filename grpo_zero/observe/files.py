@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from grpo_zero.errors import UserError
+from grpo_zero.json_text import json_object, json_text
 from grpo_zero.observe.record import SampleRecord, StepRecord
 
 
@@ -21,7 +23,7 @@ class JsonLines:
         is_kept: when resuming, rows it is false for are dropped first, so that a resumed run's file
             equals that of a run never interrupted. None keeps all.
 
-    A last line torn by a crash is dropped in any case.
+    A last line torn by a crash is dropped in any case. Raises ``UserError`` when resuming for any other line that is no record.
     """
 
     def __init__(self, path: Path, is_kept: Callable[[Mapping[str, Any]], bool] | None = None) -> None:
@@ -32,7 +34,7 @@ class JsonLines:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Writes one line; numbers that JSON lacks (NaN, infinity) become null."""
-        self._stream.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
+        self._stream.write(json_text(finite(row)) + "\n")
 
     def sync(self) -> None:
         """Waits until all lines are on the disk."""
@@ -67,15 +69,23 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[:-1]]
 
 
+def read_tail(path: Path, num_bytes: int) -> list[dict[str, Any]]:
+    """The rows in about the last ``num_bytes`` of a file of JSON lines; a row cut at the front is left out."""
+    with path.open("rb") as stream:
+        start = max(0, path.stat().st_size - num_bytes)
+        stream.seek(start)
+        lines = stream.read().split(b"\n")
+    return [json.loads(line) for line in lines[1 if start else 0 : -1]]
+
+
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Writes a whole file of JSON lines: all of them or none whatever happens. NaN and infinity become null."""
-    _replace(path, "".join(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
+    _replace(path, "".join(json_text(finite(row)) + "\n" for row in rows))
 
 
 def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
     """Writes JSON that is either the old or the new content whatever happens, never a part."""
-    text = json.dumps(finite(summary), ensure_ascii=False, allow_nan=False, indent=2)
-    _replace(path, text + "\n")
+    _replace(path, json_text(finite(summary), indent=2) + "\n")
 
 
 def _replace(path: Path, text: str) -> None:
@@ -91,9 +101,16 @@ def _drop_torn_and_unkept(path: Path, is_kept: Callable[[Mapping[str, Any]], boo
     *lines, torn = path.read_bytes().decode("utf-8", errors="replace").split("\n")
     kept = lines
     if is_kept is not None:
-        kept = [line for line in lines if is_kept(json.loads(line))]
+        kept = [line for number, line in enumerate(lines, 1) if is_kept(_record(line, f"{path} line {number}"))]
     if torn or len(kept) < len(lines):
         _replace(path, "".join(line + "\n" for line in kept))
+
+
+def _record(line: str, place: str) -> Mapping[str, Any]:
+    row = json_object(line.encode(), place, "remove that line to go on")
+    if type(row.get("step")) is not int or "kind" not in row:
+        raise UserError(f"{place} is no record with step and kind: remove that line to go on.")
+    return row
 
 
 def finite(value: Any) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from grpo_zero.errors import UserError
+from grpo_zero.json_text import json_object
 from grpo_zero.model.families import spec_from_config
 from grpo_zero.model.spec import ModelSpec
 from grpo_zero.packaged import embedded_folder
@@ -23,14 +22,5 @@ def local_spec(model: str) -> ModelSpec | None:
     path = path / CONFIG_FILE if path.is_dir() else path
     if path.suffix != ".json" or not path.is_file():
         return None
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(
-            f"{path} is not valid JSON ({error}); expected a model's config.json: download it again."
-        ) from error
-    if not isinstance(config, dict):
-        raise UserError(
-            f"{path} holds a {type(config).__name__}; expected a model's config.json, an object with its sizes."
-        )
+    config = json_object(path.read_bytes(), str(path), "expected a model's config.json: download it again")
     return spec_from_config(config, str(path))

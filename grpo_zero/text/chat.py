@@ -85,7 +85,7 @@ class ChatTemplate:
                 f"The chat template {setting!r} is no file; expected auto, plain, or the path of a Jinja template."
             )
         return cls(
-            path.read_text(encoding="utf-8"),
+            _decoded(path.read_bytes(), setting),
             bos_token=tokenizer.bos_token,
             eos_token=tokenizer.eos_token,
             origin=setting,
@@ -146,20 +146,36 @@ def find_template(files: Mapping[str, bytes], origin: str) -> str | None:
     no such one.
     """
     if "chat_template.jinja" in files:
-        return files["chat_template.jinja"].decode("utf-8")
+        return _decoded(files["chat_template.jinja"], f"chat_template.jinja in {origin}")
     value = read_json(files, "chat_template.json", origin).get("chat_template")
     if value is None:
         value = read_json(files, "tokenizer_config.json", origin).get("chat_template")
-    if isinstance(value, list):
-        value = {entry["name"]: entry["template"] for entry in value}
+    if isinstance(value, list) and all(
+        isinstance(entry, dict) and {"name", "template"} <= entry.keys() for entry in value
+    ):
+        value = {str(entry["name"]): entry["template"] for entry in value}
     if isinstance(value, Mapping):
         if "default" not in value:
             raise UserError(
-                f"{origin} holds chat templates named {', '.join(value)} and none named default; "
+                f"{origin} holds chat templates named {', '.join(value)[:200]} and none named default; "
                 f"write the one you want to a file and give its path with model.chat_template."
             )
         value = value["default"]
+    if value is not None and not isinstance(value, str):
+        raise UserError(
+            f"The chat template of {origin} is a {type(value).__name__}; expected a text, or a list of named ones: give another "
+            "with model.chat_template."
+        )
     return value
+
+
+def _decoded(data: bytes, place: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{place} is no UTF-8 text ({error}): mend it, or give another with model.chat_template."
+        ) from error
 
 
 def _require(template: ChatTemplate | None, origin: str) -> ChatTemplate:

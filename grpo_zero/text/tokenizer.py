@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grpo_zero.errors import UserError
+from grpo_zero.json_text import json_object
 
 if TYPE_CHECKING:
     import tokenizers
@@ -77,15 +78,19 @@ class Tokenizer:
         return eos_id if eos_id in self.stop_ids else min(self.stop_ids)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of ``text``. Nothing is added; special tokens in the text become their ids."""
-        return self._backend.encode(text, add_special_tokens=False).ids
+        """Ids of ``text``. Nothing is added; special tokens in the text become their ids, lone surrogates U+FFFD."""
+        if not text.isascii():  # JSON may hold halves of a surrogate pair, which are no characters
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        with _library_faults(self.origin):
+            return self._backend.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ``ids``, special tokens included, spaces untouched.
 
         Ids without a token give nothing. Bytes that are not UTF-8 give U+FFFD.
         """
-        return self._backend.decode(list(ids), skip_special_tokens=False)
+        with _library_faults(self.origin):
+            return self._backend.decode(list(ids), skip_special_tokens=False)
 
     def decode_completion(self, ids: Sequence[int]) -> str:
         """Text of a sampled answer, without the stop id it ends with (when it ends with one)."""
@@ -108,7 +113,7 @@ class Tokenizer:
     def _find_stop_ids(self, files: Mapping[str, bytes]) -> frozenset[int]:
         found: set[int] = set()
         for name in CONFIG_FILES:
-            found.update(_as_ids(read_json(files, name, self.origin).get("eos_token_id")))
+            found.update(_as_ids(read_json(files, name, self.origin).get("eos_token_id"), f"{name} in {self.origin}"))
         special = {
             token.content: token_id
             for token_id, token in self._backend.get_added_tokens_decoder().items()
@@ -116,7 +121,7 @@ class Tokenizer:
         }
         found.update(special[token] for token in END_TOKENS if token in special)
         eos_id = self._backend.token_to_id(self.eos_token) if self.eos_token else None
-        found.update(_as_ids(eos_id))
+        found.update(() if eos_id is None else (eos_id,))
         if not found & self._ids:
             raise UserError(
                 f"The tokenizer in {self.origin} names no token that ends an answer; expected an "
@@ -139,18 +144,7 @@ def read_json(files: Mapping[str, bytes], name: str, origin: str) -> dict[str, A
     """
     if name not in files:
         return {}
-    try:
-        value = json.loads(files[name])
-    except ValueError as error:
-        raise UserError(
-            f"{name} in {origin} is not readable JSON ({error}); copy or download that file again."
-        ) from error
-    if not isinstance(value, dict):
-        raise UserError(
-            f"{name} in {origin} holds a {type(value).__name__} where a JSON object was expected; "
-            f"copy or download that file again."
-        )
-    return value
+    return json_object(files[name], f"{name} in {origin}")
 
 
 def _load_backend(files: Mapping[str, bytes], origin: str) -> tokenizers.Tokenizer:
@@ -162,33 +156,48 @@ def _load_backend(files: Mapping[str, bytes], origin: str) -> tokenizers.Tokeniz
         )
     import tokenizers  # here, so that commands that tokenize nothing start without it
 
-    try:
+    with _library_faults(origin):
         backend = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise _unreadable(origin, error) from error
-    except Exception as error:
-        # The library raises a bare Exception for every malformed file; anything else travels on.
-        if type(error) is not Exception:
-            raise
-        raise _unreadable(origin, error) from error
+    if not backend.get_vocab_size(with_added_tokens=True):
+        raise _unreadable(origin, "it has no tokens")
     backend.no_truncation()  # a long prompt must be refused by us, never cut in silence (fault T04)
     backend.no_padding()
     return backend
 
 
-def _unreadable(origin: str, error: Exception) -> UserError:
-    return UserError(f"tokenizer.json in {origin} can't be read ({error}); copy or download that file again.")
+@contextlib.contextmanager
+def _library_faults(origin: str) -> Iterator[None]:
+    """The library raises a bare Exception for every malformed file, and panics, which Python cannot name, for some."""
+    try:
+        yield
+    except BaseException as error:
+        is_panic = type(error).__name__ == "PanicException"
+        if type(error) not in (Exception, UnicodeDecodeError) and not is_panic:
+            raise
+        raise _unreadable(origin, error) from error
+
+
+def _unreadable(origin: str, reason: object) -> UserError:
+    return UserError(
+        f"tokenizer.json in {origin} can't be read ({str(reason)[:200]}); copy or download that file again."
+    )
 
 
 def _token_text(value: Any) -> str | None:
     """A token as tokenizer_config.json writes it: text, an object with ``content``, or null."""
     if isinstance(value, Mapping):
         value = value.get("content")
-    return value if isinstance(value, str) else None
+    is_text = isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
+    return value if is_text else None
 
 
-def _as_ids(value: Any) -> Iterable[int]:
-    """``eos_token_id`` as config files write it: one id, a list of ids, or null."""
+def _as_ids(value: Any, place: str) -> Iterable[int]:
+    """``eos_token_id`` as config files write it: one id, a list of ids, or null. Raises ``UserError`` for anything else."""
     if value is None:
         return ()
-    return (value,) if isinstance(value, int) else tuple(value)
+    ids = value if isinstance(value, list) else [value]
+    if not all(isinstance(token_id, int) for token_id in ids):
+        raise UserError(
+            f"{place} has an eos_token_id that is no id and no list of ids; correct it, or download that file again."
+        )
+    return ids

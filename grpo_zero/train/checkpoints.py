@@ -6,12 +6,14 @@ Safetensors and JSON alone: nothing that is loaded can run code.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from grpo_zero.checkpoint.adapter import save_adapter
@@ -21,7 +23,7 @@ from grpo_zero.checkpoint.save import save_folder
 from grpo_zero.config import LoraConfig
 from grpo_zero.errors import UserError
 from grpo_zero.model.lora import MergedState
-from grpo_zero.runs import ADAPTER_FOLDER, MODEL_FOLDER, OPTIMIZER_FILE, STATE_FILE, checkpoints
+from grpo_zero.runs import ADAPTER_FOLDER, MODEL_FOLDER, OPTIMIZER_FILE, STATE_FILE, checkpoints, read_state
 from grpo_zero.train.optimizer import AdamW
 from grpo_zero.train.policy import Policy
 
@@ -85,12 +87,12 @@ def save_checkpoint(
 def thin_out(paths: Sequence[Path], keep_last: int, keep_every: int) -> None:
     """Of checkpoints, oldest first: the last ``keep_last`` stay whole. Of the older ones those at a multiple of ``keep_every``
     steps (0: none) and the one of the best success stay as models, without the optimizer, which takes 8 bytes a weight (2 with
-    8-bit moments, and 2 more with bf16 weights); the others go."""
+    8-bit moments, and 2 more with bf16 weights); the others go. What cannot be read is left alone."""
     older = paths[:-keep_last]
-    states = {path: json.loads((path / STATE_FILE).read_text()) for path in paths}
+    states = _readable_states(paths)
     scores = {path: state["success"] for path, state in states.items() if state.get("success") is not None}
     best = max(scores, key=lambda path: (scores[path], path), default=None)
-    for path in older:
+    for path in (path for path in older if path in states):
         if path == best or (keep_every and states[path]["step"] % keep_every == 0):
             (path / OPTIMIZER_FILE).unlink(missing_ok=True)
         else:
@@ -101,23 +103,35 @@ def load_optimizer(optimizer: AdamW, checkpoint: Path) -> int:
     """Fill the optimizer from a checkpoint, tensor by tensor, and return its step.
 
     Raises:
-        UserError: the file does not belong to this model.
+        UserError: the file does not belong to this model, or is damaged.
     """
-    saved = json.loads((checkpoint / STATE_FILE).read_text())
+    saved = read_state(checkpoint)
     bits = saved.get("moment_bits", 32)  # checkpoints from before there was a choice do not say
     if bits != optimizer.moment_bits:
         raise UserError(
             f"training.moment_bits is {optimizer.moment_bits}, but {checkpoint} holds moments of {bits} bits: resume with "
             f"training.moment_bits={bits}."
         )
-    with safe_open(checkpoint / OPTIMIZER_FILE, framework="pt") as file:
-        names = set(file.keys())
-        for name, tensor in optimizer.tensors().items():
-            if name not in names or tuple(file.get_slice(name).get_shape()) != tuple(tensor.shape):
-                raise UserError(
-                    f"{checkpoint / OPTIMIZER_FILE} does not fit this run: {name} is missing or has another shape; resume with "
-                    "the config and dtype the run was started with."
-                )
-            tensor.copy_(file.get_tensor(name))
+    path = checkpoint / OPTIMIZER_FILE
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = set(file.keys())
+            for name, tensor in optimizer.tensors().items():
+                if name not in names or tuple(file.get_slice(name).get_shape()) != tuple(tensor.shape):
+                    raise UserError(
+                        f"{path} does not fit this run: {name} is missing or has another shape; resume with the config and dtype "
+                        "the run was started with."
+                    )
+                tensor.copy_(file.get_tensor(name))
+    except SafetensorError as error:
+        raise UserError(f"{path} cannot be read ({error}): restore it from a copy.") from error
     optimizer.num_steps = saved["num_steps"]
     return int(saved["step"])
+
+
+def _readable_states(paths: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+    states = {}
+    for path in paths:
+        with contextlib.suppress(UserError):
+            states[path] = read_state(path)
+    return states

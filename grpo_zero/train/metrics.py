@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,15 +20,19 @@ def rollout_metrics(judged_PG: Sequence[Sequence[Judged]]) -> dict[str, float]:
     lengths = np.array([len(row.completion.token_ids) for row in rows])
     correct_PG = np.array([[row.verdict.correct for row in group] for group in judged_PG])
     correct = correct_PG.reshape(-1)
+    success, num_answers = float(correct.mean()), correct_PG.shape[1]
     flat_P = is_zero_variance(rewards_PG).numpy()
     metrics = {
         "reward": rewards_PG.nanmean().item(),
-        "success": float(correct.mean()),
+        "reward_std": float(np.nanstd(rewards_PG.numpy())) if not rewards_PG.isnan().all() else math.nan,
+        "success": success,
         "length": float(lengths.mean()),
         "truncated_share": float(np.mean([not row.completion.is_finished for row in rows])),
         "zero_variance_share": float(flat_P.mean()),
         "zero_variance_all_right_share": float((flat_P & correct_PG.all(1)).mean()),
         "zero_variance_all_wrong_share": float((flat_P & ~correct_PG.any(1)).mean()),
+        "num_finished": sum(row.completion.is_finished for row in rows),
+        "zero_variance_expected": success**num_answers + (1 - success) ** num_answers,
         "num_tokens": int(lengths.sum()),
     }
     metrics |= verdict_means("", [row.verdict for row in rows])

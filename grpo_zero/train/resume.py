@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,15 @@ from grpo_zero.checkpoint.checksums import damage
 from grpo_zero.checkpoint.source import open_source
 from grpo_zero.config import Config, ModelConfig
 from grpo_zero.errors import UserError
-from grpo_zero.runs import MODEL_FOLDER, STATE_FILE, check_command, checkpoint_folder, resumable_checkpoints, run_config
+from grpo_zero.runs import (
+    MODEL_FOLDER,
+    STATE_FILE,
+    check_command,
+    checkpoint_folder,
+    read_state,
+    resumable_checkpoints,
+    run_config,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +92,9 @@ def find_start(config: Config, run_folder: Path | None) -> Start:
 
 def start_at(config: Config, checkpoint: Path, notes: tuple[str, ...] = ()) -> Start:
     """Right after that checkpoint, which is whole."""
-    state = json.loads((checkpoint / STATE_FILE).read_text())
+    state = read_state(checkpoint)
     is_evaluated = bool(state.get("is_evaluated", True))
-    return Start(_model(config, checkpoint), checkpoint, int(state["step"]), is_evaluated, is_resumed=True, notes=notes)
+    return Start(_model(config, checkpoint), checkpoint, state["step"], is_evaluated, is_resumed=True, notes=notes)
 
 
 def _model(config: Config, checkpoint: Path) -> ModelConfig:
@@ -99,11 +106,10 @@ def _model(config: Config, checkpoint: Path) -> ModelConfig:
 def _fault(checkpoint: Path, config: Config) -> str | None:
     """Why the run cannot go on from it; None when it can."""
     try:
-        state = json.loads((checkpoint / STATE_FILE).read_text())
-        has_checksums = bool(state.get("has_checksums"))  # checkpoints from before there were any do not say
-        fault = damage(checkpoint) if has_checksums else None
-    except (ValueError, AttributeError):
+        has_checksums = bool(read_state(checkpoint).get("has_checksums"))  # those from before there were any do not say
+    except UserError:
         return f"{STATE_FILE} is damaged"
+    fault = damage(checkpoint) if has_checksums else None
     if fault is not None:
         return fault
     try:

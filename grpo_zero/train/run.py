@@ -11,10 +11,13 @@ from safetensors import SafetensorError
 
 from grpo_zero.config import Config, config_notes
 from grpo_zero.errors import UserError
-from grpo_zero.observe.console import Console
+from grpo_zero.observe.live import make_console
 from grpo_zero.observe.memory import peak_gib
+from grpo_zero.observe.phases import watched
 from grpo_zero.observe.record import StepRecord
+from grpo_zero.observe.sinks import require_installed
 from grpo_zero.out_of_memory import OutOfMemory
+from grpo_zero.report.write import report_line
 from grpo_zero.rollout.engine import Progress
 from grpo_zero.runs import checkpoint_folder, latest_checkpoint, new_run_folder, write_config
 from grpo_zero.train.adapters import adapt
@@ -29,7 +32,7 @@ from grpo_zero.train.optimizer import make_optimizer
 from grpo_zero.train.planned import Prediction, settle_memory
 from grpo_zero.train.policy import load_policy, resolve_device, set_recompute
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
-from grpo_zero.train.recorder import Recorder, machine_facts
+from grpo_zero.train.recorder import Recorder, code_facts, machine_facts
 from grpo_zero.train.resume import Start, check_resumed, find_start
 from grpo_zero.train.shortage import explained
 from grpo_zero.train.summary import summarise
@@ -56,6 +59,7 @@ def run_to_end(config: Config, resume: Path | None = None) -> tuple[Path, int]:
             cannot be written, numbers that stay infinite, or too little memory for the smallest sizes, later.
     """
     start_s = time.perf_counter()
+    require_installed(config.training.sinks or ())
     notes = check_resumed(resume, config, "train") if resume else []
     start = find_start(config, resume)
     config, prediction = settle_memory(config, resolve_device(config.model.device), resume)
@@ -66,7 +70,7 @@ def run_to_end(config: Config, resume: Path | None = None) -> tuple[Path, int]:
     num_steps = training.max_steps or max(1, len(problems) // training.num_questions_per_batch)
 
     folder = resume or new_run_folder(config, "train")
-    console = Console(num_steps, first_step=start.step, max_minutes=training.max_minutes)
+    console = make_console(num_steps, first_step=start.step, max_minutes=training.max_minutes)
     console.line(
         f"{config.model.pretrained_model_path}: {policy.decoder.spec.num_parameters:,} weights on {policy.decoder.device}; "
         f"algorithm {config.algorithm.preset}"
@@ -83,14 +87,21 @@ def run_to_end(config: Config, resume: Path | None = None) -> tuple[Path, int]:
         console.line(f"dropped {setup.facts['dropped']} training problems that are among the held-out ones")
     if problems.num_too_long:
         console.line(f"left out {problems.num_too_long} problems whose prompt is over {training.max_prompt_len} tokens")
-    recorder = Recorder(folder, console, policy, start)
+    recorder = Recorder(folder, console, policy, start, config)
     run = Run(config, grpo, setup.held_out, recorder, folder, prediction)
     try:
-        with interruptible() as interrupt, explained(config, policy.decoder, lambda: grpo.sizes):
+        with (
+            interruptible() as interrupt,
+            explained(config, policy.decoder, lambda: grpo.sizes),
+            watched(console.phase),
+        ):
             step = run.loop(start, num_steps, start_s, interrupt)
         console.line(summarise(folder, run.facts(step), time.perf_counter() - start_s))
         if prediction:
             console.line(prediction.compared(device_peak_gib(policy.decoder.device)))
+        if training.report and step and not interrupt.is_set:
+            console.status("writing the report")
+            console.line(report_line(folder))
         if step:
             console.line(f"talk to it: grpo-zero chat --model {folder}; with --problem it is posed problems and judged")
         if step < num_steps:
@@ -173,6 +184,7 @@ class Run:
                 step += 1
                 self.recorder.write(done.record)
                 self.recorder.write_samples(step, "train", done.judged_PG, done.advantages_PG)
+                self.recorder.show_answers(step, done.judged_PG)
                 self.num_updates = self.grpo.optimizer.num_steps
                 self.tell(self.watch.after_step(done.record))
                 if self.watch.skipped.is_over:
@@ -291,4 +303,5 @@ class Run:
             "peak_gib": device_peak_gib(device),
             "peak_host_gib": peak_gib(),
             "machine": machine_facts(device),
+            "code": code_facts(),
         }

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from grpo_zero.config import Config, TrainingConfig
 from grpo_zero.errors import UserError
-from grpo_zero.observe.console import Console
+from grpo_zero.observe.live import make_console
 from grpo_zero.observe.record import StepRecord
+from grpo_zero.observe.sinks import require_installed
 from grpo_zero.runs import checkpoint_folder, new_run_folder, write_config
 from grpo_zero.tasks import Task
 from grpo_zero.train.adapters import adapt
@@ -60,6 +61,7 @@ def warm_start_to_end(config: Config, resume: Path | None = None) -> tuple[Path 
     Raises:
         UserError: anything the user can mend, before the run folder is made.
     """
+    require_installed(config.training.sinks or ())
     output = Path(config.sft.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"sft.output is {str(output)!r}, which already exists: give another folder or remove it.")
@@ -79,7 +81,7 @@ def warm_start_to_end(config: Config, resume: Path | None = None) -> tuple[Path 
         load_optimizer(optimizer, start.checkpoint)
 
     folder = resume or new_run_folder(config, "sft")
-    recorder = Recorder(folder, Console(sft.max_steps, first_step=start.step), policy, start)
+    recorder = Recorder(folder, make_console(sft.max_steps, first_step=start.step), policy, start, config)
     for note in (*notes, *start.notes):
         recorder.console.line(f"note: {note}")
     if notes:

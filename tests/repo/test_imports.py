@@ -18,6 +18,7 @@ LAYERS = [
         "grpo_zero",
         "types",
         "errors",
+        "json_text",
         "allocator",
         "out_of_memory",
         "randomness",
@@ -29,7 +30,8 @@ LAYERS = [
         "packaged",
     },
     {"text", "tasks", "reference", "observe", "algorithms"},
-    {"scores"},
+    {"scores", "doctor"},
+    {"report", "dashboard"},
     {"model"},
     {"plan"},
     {"checkpoint"},
@@ -46,6 +48,7 @@ SIBLINGS_ARE_STRANGERS = [{"text", "tasks", "reference", "observe", "algorithms"
 TORCH_FREE = [
     "types",
     "errors",
+    "json_text",
     "allocator",
     "out_of_memory",
     "randomness",
@@ -61,8 +64,19 @@ TORCH_FREE = [
     "reference",
     "observe",
     "scores",
+    "doctor",
+    "report",
 ]
-TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads", "plan", "commands.plan"]
+TORCH_FREE += [
+    "rollout.scheduler",
+    "model.spec",
+    "model.families",
+    "bench.workloads",
+    "plan",
+    "commands.plan",
+    "commands.doctor",
+]
+TORCH_FREE += ["dashboard", "commands.dashboard"]
 
 
 def module_name(path: Path) -> str:

@@ -103,6 +103,7 @@ def test_the_numbers_of_a_step() -> None:
             "zero_variance_share": 0.5,
             "zero_variance_all_right_share": 0.25,
             "zero_variance_all_wrong_share": 0.25,
+            "zero_variance_expected": (3 / 8) ** 2 + (5 / 8) ** 2,
             "num_tokens": 32,
         }
     )
