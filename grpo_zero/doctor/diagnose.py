@@ -6,7 +6,7 @@ from grpo_zero.doctor.evidence import Evidence
 from grpo_zero.doctor.finding import SEVERITIES, Finding, Rule
 from grpo_zero.doctor.groups import dead_groups, too_easy, too_hard, wasted_rollouts
 from grpo_zero.doctor.lengths import length_explosion, truncation
-from grpo_zero.doctor.machine import memory_climbing, over_plan, slow_verifier
+from grpo_zero.doctor.machine import memory_climbing, out_of_memory, over_plan, slow_verifier
 from grpo_zero.doctor.reward import (
     failed_verifiers,
     form_without_task,
@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     gradient_spikes,
     memory_climbing,
     over_plan,
+    out_of_memory,
     slow_verifier,
     loss_is_zero,
 )

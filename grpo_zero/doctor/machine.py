@@ -42,6 +42,24 @@ def memory_climbing(evidence: Evidence) -> Finding | None:
     )
 
 
+def out_of_memory(evidence: Evidence) -> Finding | None:
+    """Memory ran out, and the run went on with less."""
+    shortages = evidence.series("out_of_memory")
+    if not shortages:
+        return None
+    training = evidence.config.training
+    return Finding(
+        "Out of memory",
+        "note",
+        "Memory ran out and work was done again with fewer slots or smaller micro-batches, which the run has kept since.",
+        (f"{sum(shortages.values):.0f} times, the last in step {shortages.steps[-1]}",),
+        (
+            f"nothing in this run: its config.yaml has training.micro_batch_tokens={training.micro_batch_tokens} by now",
+            "training.memory=auto in the next run sizes it beforehand",
+        ),
+    )
+
+
 def over_plan(evidence: Evidence) -> Finding | None:
     """More memory was used than was planned."""
     planned, peak = evidence.plan.get("planned_gib"), evidence.series("peak_gib")

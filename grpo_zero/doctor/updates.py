@@ -6,6 +6,7 @@ import statistics
 
 from grpo_zero.doctor.evidence import Evidence, Series, number, percent
 from grpo_zero.doctor.finding import Finding
+from grpo_zero.observe.catalogue import FLOAT32_LOGPROB_GAP
 
 MIN_STEPS = 10
 MOST_CLIPPED = 0.2
@@ -141,20 +142,36 @@ def gradient_spikes(evidence: Evidence) -> Finding | None:
 
 
 def non_finite(evidence: Evidence) -> Finding | None:
-    """A loss or gradient that is no number: metrics.jsonl has null for it."""
+    """A loss or gradient that is no number: metrics.jsonl has null for it. Runs of before updates were skipped took them."""
     bad = [
         (name, row["step"])
         for row in evidence.train
         for name in ("loss", "grad_norm", "entropy")
         if row.get(name, 0) is None
     ]
-    if not bad:
+    skipped = [row["step"] for row in evidence.train if row.get("skipped_updates")]
+    if not bad and not skipped:
         return None
+    is_taken = not {step for _, step in bad} <= set(skipped)
+    diagnosis = (
+        "A loss, gradient or entropy is no finite number, and the weights after that step are not to be trusted."
+    )
+    if not is_taken:
+        diagnosis = (
+            "A loss or gradient is no finite number; those updates were skipped, the weights are as before them."
+        )
     return Finding(
         "Non-finite numbers",
-        "problem",
-        "A loss, gradient or entropy is no finite number, and the weights after that step are not to be trusted.",
-        tuple(f"{name} is no number (step {step})" for name, step in bad[:3]),
+        "problem" if is_taken else "warning",
+        diagnosis,
+        (
+            *(f"{name} is no number (step {step})" for name, step in bad[:3]),
+            *(
+                [f"updates skipped in {len(skipped)} of {len(evidence.train)} steps, the last {skipped[-1]}"]
+                if skipped
+                else []
+            ),
+        ),
         (
             "go on from a checkpoint before that step, with a lower training.learning_rate",
             "model.dtype=float32, to see whether it is a matter of precision",
@@ -166,7 +183,7 @@ def sampler_and_trainer_disagree(evidence: Evidence) -> Finding | None:
     """The log-probs at sampling and in training differ by more than rounding."""
     gap = evidence.series("logprob_gap")
     is_float32 = _is_float32(evidence)
-    limit = 1e-3 if is_float32 else 0.05
+    limit = FLOAT32_LOGPROB_GAP if is_float32 else 0.05
     if not gap or gap.tail.mean <= limit:
         return None
     return Finding(

@@ -49,6 +49,10 @@ class Metric:
         return too_high or too_low
 
 
+FLOAT32_LOGPROB_GAP = 0.001
+"""Healthy ``logprob_gap`` of float32 weights, nats: a thousand times their rounding, long before the catalogue's limit, which
+has to let bfloat16 pass."""
+
 _REWARD = (
     Metric(
         "step",

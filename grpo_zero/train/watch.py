@@ -13,14 +13,10 @@ import torch
 from grpo_zero.config import TrainingConfig
 from grpo_zero.errors import UserError
 from grpo_zero.model.decoder import Decoder
-from grpo_zero.observe.catalogue import CATALOGUE
+from grpo_zero.observe.catalogue import CATALOGUE, FLOAT32_LOGPROB_GAP
 from grpo_zero.observe.record import StepRecord
 from grpo_zero.text.tokenizer import Tokenizer
 from grpo_zero.train.bad_batch import BadBatch
-
-FLOAT32_GAP = 0.001
-"""Nats a token. In float32 sampler and trainer differ by about 1e-6, so this is no rounding, long before the catalogue's limit,
-which has to let bfloat16 pass."""
 
 
 class SkippedSteps:
@@ -66,7 +62,7 @@ class SamplerWatch:
     def __init__(self, *, is_float32: bool, has_dropout: bool = False) -> None:
         worry_above = CATALOGUE["logprob_gap"].worry_above
         assert worry_above is not None
-        self.limit = FLOAT32_GAP if is_float32 else worry_above
+        self.limit = FLOAT32_LOGPROB_GAP if is_float32 else worry_above
         self.is_watching, self.is_apart = not has_dropout, False
 
     def note(self, metrics: Mapping[str, float]) -> str | None:
@@ -78,10 +74,10 @@ class SamplerWatch:
         if was_apart or not self.is_apart:
             return None
         return (
-            f"sampler and trainer have parted: they differ by {gap:.2g} nats a token (healthy: below {self.limit:g}), so "
-            "the update learns from answers that the policy it moves would not have given like that. Either weights change "
-            "between sampling and update, or the two compute differently: try training.decode_kernels=plain, "
-            "training.decode=dynamic or model.dtype=float32 (docs/troubleshooting.md); this is said once"
+            f"sampler and trainer disagree by {gap:.2g} nats a token (healthy: below {self.limit:g}), so the update learns "
+            "from answers that the policy it moves would not have given like that. Either weights change between sampling and "
+            "update, or the two compute differently: try training.decode_kernels=plain, training.decode=dynamic or "
+            "model.dtype=float32 (docs/troubleshooting.md#sampler-and-trainer-disagree); this is said once"
         )
 
 

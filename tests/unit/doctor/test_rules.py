@@ -85,6 +85,7 @@ ILL: dict[str, tuple[str, Evidence]] = {
     "Sampler and trainer disagree": ("problem", run({"logprob_gap": flat(0.01)})),
     "Failed verifiers": ("warning", run({"failed_share": flat(0.02)})),
     "Memory climbing": ("warning", run({"peak_gib": line(1.0, 3.0)})),
+    "Out of memory": ("note", run({"out_of_memory": lambda time: 2.0 if time == 0 else None})),
     "More memory than planned": ("warning", run(plan={"planned_gib": 1.0})),
     "Slow verifier": ("warning", run({"verify_s": flat(9.0), "step_s": flat(12.0)})),
     "A loss of 0 is normal": ("note", run({"loss": flat(1e-8)})),
@@ -178,6 +179,17 @@ def test_bfloat16_may_differ_more() -> None:
     assert titles(run({"logprob_gap": flat(0.2)}, "model.device=auto", summary=on_gpu)) == [
         "Sampler and trainer disagree"
     ]
+
+
+def test_updates_that_were_skipped_leave_the_weights_good() -> None:
+    skipped = {"skipped_updates": lambda time: float(time == 1)}
+    (finding,) = diagnose(run({"loss": lambda time: None if time == 1 else 0.1, **skipped}))
+    assert (finding.title, finding.severity) == ("Non-finite numbers", "warning")
+    assert finding.evidence[-1] == "updates skipped in 1 of 30 steps, the last 30"
+    (finding,) = diagnose(run(skipped))
+    assert finding.severity == "warning", "other updates of the step were taken"
+    (finding,) = diagnose(run({"loss": lambda time: None if time in (0, 1) else 0.1, **skipped}))
+    assert finding.severity == "problem", "one of the two was taken"
 
 
 def test_spikes_that_lie_behind_are_a_note() -> None:
