@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import platform
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,10 @@ class Recorder:
     def __init__(self, folder: Path, console: Console, policy: Policy, start: Start) -> None:
         self.policy = policy
         self.console = console
-        self.metrics = MetricsFile(folder / "metrics.jsonl", start.is_kept)
-        self.samples = SamplesFile(folder / "samples.jsonl", start.is_kept)
+        with ExitStack() as opened:  # a damaged file closes those that are open already
+            self.metrics = opened.enter_context(closing(MetricsFile(folder / "metrics.jsonl", start.is_kept)))
+            self.samples = opened.enter_context(closing(SamplesFile(folder / "samples.jsonl", start.is_kept)))
+            opened.pop_all()
         self.tensorboard = TensorBoardSink(folder, start.step if start.is_resumed else None)
 
     def write(self, record: StepRecord) -> None:
