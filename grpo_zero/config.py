@@ -554,6 +554,10 @@ def _check_sinks(training: TrainingConfig) -> None:
             )
 
 
+MAX_ADVISED = 100_000
+"""Divisors are tried up to here: a slip such as 10^15 has to be refused before tomorrow."""
+
+
 def _check_groups(training: TrainingConfig) -> None:
     batch, questions = training.batch_size, training.num_questions_per_batch
     given = f"training.batch_size is {batch} and training.num_questions_per_batch is {questions}"
@@ -561,7 +565,7 @@ def _check_groups(training: TrainingConfig) -> None:
         # At least two answers each, else the advice would be refused in turn.
         fewer = max(2, batch // questions)
         sizes = [f"{n * questions} ({n} answers each)" for n in (fewer, fewer + 1)]
-        divisors = [n for n in range(1, batch // 2 + 1) if batch % n == 0]
+        divisors = [n for n in range(1, min(batch // 2, MAX_ADVISED) + 1) if batch % n == 0]
         advice = f"use a batch_size of {' or '.join(sizes)}"
         if divisors:
             nearby = sorted(divisors, key=lambda n: abs(n - questions))[:2]
@@ -583,7 +587,7 @@ def _check_updates(training: TrainingConfig) -> None:
     questions, updates = training.num_questions_per_batch, training.updates_per_rollout
     part = training.part_size
     if questions % part:
-        divisors = ", ".join(str(n) for n in range(1, questions + 1) if questions % n == 0)
+        divisors = ", ".join(str(n) for n in range(1, min(questions, MAX_ADVISED) + 1) if questions % n == 0)
         raise UserError(
             f"training.questions_per_update is {part}, but the {questions} questions of a step "
             f"(training.num_questions_per_batch) do not split into parts of that size: use one of {divisors}."
@@ -636,12 +640,17 @@ def config_notes(config: Config) -> list[str]:
 def _refuse_unknown(values: Mapping[str, Any], source: str) -> None:
     for section, keys in values.items():
         if section not in SECTIONS:
-            raise UserError(unknown_section_message(str(section), SECTIONS, source))
+            raise UserError(unknown_section_message(_key_text(section), SECTIONS, source))
         if not isinstance(keys, Mapping):
             raise UserError(f"{section} is {show(keys)}, but it must be a section: keys with values, indented.")
         for key in keys:
             if key not in field_names(SECTIONS[section]):
-                raise UserError(unknown_key_message(section, str(key), SECTIONS, source))
+                raise UserError(unknown_key_message(section, _key_text(key), SECTIONS, source))
+
+
+def _key_text(key: Any) -> str:
+    """A key of a YAML file, which need not be text, in a message."""
+    return key if isinstance(key, str) else show(key)
 
 
 def _spelled_out(section: str, keys: Any) -> Any:

@@ -280,8 +280,8 @@ def _fit_one(value: Any, kind: Any) -> Any:
         return _fit_list(value, typing.get_args(kind))
     if kind is float:
         return _fit_float(value)
-    # A bool is an int to Python, but `batch_size: true` is a slip.
-    if kind is int and isinstance(value, bool):
+    # A bool is an int to Python, but `batch_size: true` is a slip; and so is a number that no machine counts to.
+    if kind is int and (isinstance(value, bool) or (isinstance(value, int) and abs(value) >= 2**63)):
         return _NO_FIT
     return value if isinstance(value, kind) else _NO_FIT
 

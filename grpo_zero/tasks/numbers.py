@@ -67,7 +67,14 @@ def first_number(text: str) -> Found | None:
 def _undecorated(text: str) -> str:
     for old, new in _PLAIN:
         text = text.replace(old, new)
-    return _FRACTION.sub(lambda match: f" {match[1] or match[2]}/{match[3] or match[4]}", text)
+    return _FRACTION.sub(_plain_fraction, text)
+
+
+def _plain_fraction(match: re.Match[str]) -> str:
+    """``1/2``; behind a number or a word as one of its own, behind a sign as what the sign stands for."""
+    before = match.string[max(0, match.start() - 1) : match.start()]
+    space = " " if before.isalnum() or before in (".", ")", "]", "}") else ""
+    return f"{space}{match[1] or match[2]}/{match[3] or match[4]}"
 
 
 def _is_readable(match: re.Match[str]) -> bool:

@@ -21,11 +21,16 @@ _TEMPLATE_FAULTS = (
     ArithmeticError,
     AttributeError,
     LookupError,
+    NameError,
     RecursionError,
     TypeError,
     ValueError,
 )
 """What a template's own expressions can raise while it renders."""
+_COMPILE_FAULTS = (jinja2.TemplateError, ArithmeticError, MemoryError, RecursionError, SyntaxError, ValueError)
+"""What Jinja and Python can raise over a template's text; MemoryError is Python's word for one that is nested too deeply."""
+MAX_SOURCE_CHARS = 200_000
+"""Of a template; published ones have up to 30,000."""
 
 
 class ChatTemplate:
@@ -43,12 +48,19 @@ class ChatTemplate:
         self.source = source
         self.origin = origin
         self._tokens = {"bos_token": bos_token or "", "eos_token": eos_token or ""}
+        if len(source) > MAX_SOURCE_CHARS:
+            raise UserError(
+                f"The chat template of {origin} has {len(source):,} characters; expected at most {MAX_SOURCE_CHARS:,}: give "
+                "another with model.chat_template."
+            )
         try:
             self._template = make_environment().from_string(source)
-        except jinja2.TemplateSyntaxError as error:
+        except _COMPILE_FAULTS as error:
+            where = f" in line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+            reason = str(getattr(error, "message", None) or error or type(error).__name__)[:200]
             raise UserError(
-                f"The chat template of {origin} has a syntax error in line {error.lineno} "
-                f"({error.message}); mend it, or give another with model.chat_template."
+                f"The chat template of {origin} has a syntax error{where} "
+                f"({reason}); mend it, or give another with model.chat_template."
             ) from error
 
     @classmethod
@@ -114,10 +126,10 @@ class ChatTemplate:
         try:
             return render_bounded(self._template, values)
         except _TEMPLATE_FAULTS as error:
-            roles = ", ".join(str(message.get("role")) for message in messages)
+            roles = ", ".join(str(message.get("role")) for message in messages)[:200]
             raise UserError(
                 f"The chat template of {self.origin} can't render messages with roles [{roles}]: "
-                f"{str(error) or type(error).__name__}; change the messages, or give another "
+                f"{str(error)[:300] or type(error).__name__}; change the messages, or give another "
                 f"template with model.chat_template."
             ) from error
 

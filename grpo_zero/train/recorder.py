@@ -7,6 +7,7 @@ import math
 import platform
 import subprocess
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from importlib import metadata
 from pathlib import Path
 
@@ -33,8 +34,10 @@ class Recorder:
     def __init__(self, folder: Path, console: Console, policy: Policy, start: Start, config: Config) -> None:
         self.policy = policy
         self.console = console
-        self.metrics = MetricsFile(folder / "metrics.jsonl", start.is_kept)
-        self.samples = SamplesFile(folder / "samples.jsonl", start.is_kept)
+        with ExitStack() as opened:  # a damaged file closes those that are open already
+            self.metrics = opened.enter_context(closing(MetricsFile(folder / "metrics.jsonl", start.is_kept)))
+            self.samples = opened.enter_context(closing(SamplesFile(folder / "samples.jsonl", start.is_kept)))
+            opened.pop_all()
         keep_until_step = start.step if start.is_resumed else None
         self.sinks = open_sinks(config.training.sinks or (), folder, config.to_dict(), keep_until_step)
 
