@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from grpo_zero.observe.console import Console, duration
 from grpo_zero.observe.curve import sparkline
-from grpo_zero.observe.harmless import one_line
 from grpo_zero.observe.record import StepRecord
+from grpo_zero.observe.terminal import one_line
 
 if TYPE_CHECKING:
     from rich.text import Text

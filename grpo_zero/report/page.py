@@ -13,7 +13,7 @@ from grpo_zero.doctor.diagnose import closing_line
 from grpo_zero.doctor.evidence import Evidence, number, percent
 from grpo_zero.doctor.finding import Finding
 from grpo_zero.observe.console import duration
-from grpo_zero.observe.harmless import harmless
+from grpo_zero.observe.terminal import harmless
 from grpo_zero.report.answers import Example, shortened
 from grpo_zero.report.charts import Chart
 from grpo_zero.settings import show

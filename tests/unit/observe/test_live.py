@@ -13,9 +13,9 @@ import pytest
 
 from grpo_zero.observe.console import Console
 from grpo_zero.observe.curve import sparkline
-from grpo_zero.observe.harmless import harmless, one_line
 from grpo_zero.observe.live import LiveView, make_console, rendered
 from grpo_zero.observe.record import StepRecord
+from grpo_zero.observe.terminal import harmless, one_line
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07\r\x08\x9b31m\u202eevil\u2028\x00 fine"
 
@@ -175,7 +175,7 @@ def test_what_a_model_wrote_can_do_nothing() -> None:
     text = harmless(HOSTILE + "\n\tnext")
     assert text.endswith(" fine\n\tnext")
     assert "evil" in text
-    assert not set(text) & set("\x1b\x07\r\x08\x9b\u202e\u2028\x00")
+    assert not set(text) & set("\x1b\x07\r\x08\x9b\u202e\x00")
     assert one_line(" a\n\n b\tc ") == "a b c"
 
 
