@@ -41,9 +41,11 @@ def chat(config: Config, *, problems: bool) -> None:
 
 def parse_problem(line: str) -> dict[str, list[int] | int]:
     """``3 4 5 = 35`` as a Countdown row. Raises UserError for anything else."""
-    match = re.fullmatch(r"\s*(\d+(?:[\s,]+\d+)*)\s*=\s*(\d+)\s*", line, re.ASCII)
+    match = re.fullmatch(r"\s*(\d{1,12}(?:[\s,]+\d{1,12})*)\s*=\s*(\d{1,12})\s*", line, re.ASCII)
     if match is None:
-        raise UserError(f"{line!r} is no problem: write the numbers, an equals sign and the target, as in 3 4 5 = 35.")
+        raise UserError(
+            f"{line[:100]!r} is no problem: write the numbers, an equals sign and the target, as in 3 4 5 = 35."
+        )
     return {"nums": [int(number) for number in re.findall(r"\d+", match[1])], "target": int(match[2])}
 
 

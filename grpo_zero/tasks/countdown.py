@@ -14,6 +14,7 @@ from grpo_zero.tasks.expressions import ExpressionError, read_expression
 from grpo_zero.tasks.row_files import Row
 from grpo_zero.tasks.solve import is_solvable
 from grpo_zero.tasks.tags import has_exact_form, last_answer
+from grpo_zero.tasks.user_task import shown
 from grpo_zero.types import Problem, Verdict
 
 DEFAULT_SYSTEM = "You solve number puzzles: you reason first, and then state one final answer."
@@ -70,7 +71,7 @@ class CountdownTask:
         if check_solvable and not is_solvable(nums, target):
             raise UserError(
                 f"No expression that uses each of {nums} once equals {target}; remove the "
-                f"Countdown row {dict(row)!r} or correct it."
+                f"Countdown row {shown(dict(row))} or correct it."
             )
         question = self.prompt.format(nums=nums, target=target)
         messages = [{"role": "user", "content": question}]

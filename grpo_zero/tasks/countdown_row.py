@@ -7,6 +7,7 @@ from typing import Any
 
 from grpo_zero.errors import UserError
 from grpo_zero.tasks.expressions import MAX_DIGITS
+from grpo_zero.tasks.user_task import shown
 
 MAX_NUMBERS = 6
 """Most numbers in one row."""
@@ -21,20 +22,20 @@ def read_row(row: Mapping[str, Any]) -> tuple[list[int], int]:
     for column in ("nums", "target"):
         if column not in row:
             raise UserError(
-                f"The Countdown row {dict(row)!r} has no {column!r}; a row needs 'nums', a list of "
+                f"The Countdown row {shown(dict(row))} has no {column!r}; a row needs 'nums', a list of "
                 "integers, and 'target', an integer."
             )
     nums, target = row["nums"], row["target"]
     if not isinstance(nums, list | tuple) or not 1 <= len(nums) <= MAX_NUMBERS:
         raise UserError(
-            f"'nums' is {nums!r} in the Countdown row {dict(row)!r}; expected a list of 1 to "
+            f"'nums' is {shown(nums)} in the Countdown row {shown(dict(row))}; expected a list of 1 to "
             f"{MAX_NUMBERS} integers, e.g. [3, 7, 25]."
         )
     for value in (*nums, target):
         # bool is a kind of int in Python, and no number here.
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**MAX_DIGITS:
             raise UserError(
-                f"{value!r} in the Countdown row {dict(row)!r} is not a positive integer of at "
+                f"{shown(value)} in the Countdown row {shown(dict(row))} is not a positive integer of at "
                 f"most {MAX_DIGITS} digits; correct or remove the row."
             )
     return list(nums), target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ def rows_of_file(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]
 def _parquet_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
     try:
         table = pq.read_table(file, partitioning=None)
-    except (pa.ArrowInvalid, OSError) as error:
+        rows = table.to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: a text that is no UTF-8, an impossible date
         raise UserError(
             f"{file} is not a readable parquet file ({error}); perhaps the download is "
             "incomplete, or it is a Git LFS pointer: fetch it again."
@@ -40,7 +42,7 @@ def _parquet_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row
             f"{file} lacks the column {missing[0]!r}; it has {', '.join(table.column_names)}. "
             f"The data need {_listed(columns)}."
         )
-    for index, row in enumerate(table.to_pylist()):
+    for index, row in enumerate(rows):
         yield f"{file} row {index}", row
 
 
@@ -49,7 +51,7 @@ def _jsonl_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]
     try:
         data = gzip.decompress(file.read_bytes()) if compressed else file.read_bytes()
         lines = data.decode("utf-8").split("\n")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         kind = "gzip of UTF-8 text" if compressed else "UTF-8 text"
         raise UserError(f"{file} cannot be read as {kind} ({error}); fetch it again.") from None
     for number, line in enumerate(lines, start=1):

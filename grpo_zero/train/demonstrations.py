@@ -62,9 +62,9 @@ def read_demonstrations(path: Path) -> list[dict[str, str]]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(
-                f"Line {number} of {path} is not JSON ({error.msg}): each line must be an object with prompt and response."
+                f"Line {number} of {path} is not JSON ({error}): each line must be an object with prompt and response."
             ) from error
         if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in ("prompt", "response")):
             raise UserError(f"Line {number} of {path} must be an object with the texts prompt and response.")
