@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -53,23 +54,26 @@ def load_adapter(decoder: Decoder, lora: LoraConfig, folder: Path) -> None:
     for key in _NOT_OURS:
         if config.get(key):
             raise UserError(
-                f"{folder / CONFIG_FILE} has {key} {config[key]!r}, which is not computed here: train a plain LoRA."
+                f"{folder / CONFIG_FILE} has {key} {reprlib.repr(config[key])}, which is not computed here: train a plain LoRA."
             )
     if config.get("bias", "none") != "none":
         raise UserError(
             f"{folder / CONFIG_FILE} has trained biases, which are not computed here: train with bias none."
         )
+    targets = config.get("target_modules") or []
+    if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
+        raise UserError(f"{folder / CONFIG_FILE} has no list of names as target_modules: train a plain LoRA.")
     saved = {
         "rank": config.get("r"),
         "alpha": config.get("lora_alpha"),
-        "targets": sorted(config.get("target_modules") or ()),
+        "targets": sorted(targets),
         "rslora": bool(config.get("use_rslora", False)),
     }
     ours = {"rank": lora.rank, "alpha": lora.alpha, "targets": sorted(lora.targets), "rslora": lora.rslora}
     for key, value in saved.items():
         if value != ours[key]:
             raise UserError(
-                f"lora.{key} is {ours[key]}, but the adapter in {folder} has {value}: set lora.{key} to that."
+                f"lora.{key} is {ours[key]}, but the adapter in {folder} has {reprlib.repr(value)}: set lora.{key} to that."
             )
     try:
         with safe_open(folder / WEIGHTS_FILE, framework="pt") as file:

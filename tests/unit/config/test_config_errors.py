@@ -9,6 +9,7 @@ import pytest
 
 from grpo_zero.config import Config, load_config
 from grpo_zero.errors import UserError
+from grpo_zero.settings import read_yaml
 
 
 def message_of(*overrides: str) -> str:
@@ -153,3 +154,26 @@ def test_file_that_is_no_text(tmp_path: Path) -> None:
 def test_missing_file_names_the_folder_that_was_searched() -> None:
     with pytest.raises(UserError, match=re.escape(str(Path.cwd()))):
         load_config("no_such_file.yaml")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["lora.rank=2", "lora.targets=[lm_head]"], ["lora.targets has lm_head", "stay frozen"]),
+        (["lora.rank=2", "lora.targets=[q_prj]"], ["lora.targets has q_prj", "Did you mean 'q_proj'?"]),
+        (["lora.targets=[]"], ["lora.targets is [], but", "a list of texts"]),
+        (["lora.adapter=somewhere"], ["lora.adapter is given, but lora.rank is 0"]),
+        (["training.memory=much"], ["training.memory is much", "a number of GiB above 0"]),
+        (["training.memory=-1"], ["training.memory is -1", "a number of GiB above 0"]),
+        (["training.batch_size=[[[[[1]]]]]"], ["training.batch_size is [[[[...]]]], but"]),
+    ],
+)
+def test_more_mistakes_are_named(overrides: list[str], parts: list[str]) -> None:
+    message = message_of(*overrides)
+    for part in parts:
+        assert part in message
+
+
+def test_a_config_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot be read \(Is a directory\): give another config file"):
+        read_yaml(tmp_path)
