@@ -1,6 +1,6 @@
 """LoRA beside full fine-tuning on the quickstart: success, seconds, memory.
 
-    python benchmarks/lora.py [--seeds 1337] [--write]
+    python benchmarks/lora.py [--seeds 1337] [--steps 90] [--write]
 
 Writes ``benchmarks/results/lora.json``.
 """
@@ -27,16 +27,21 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1337])
+    parser.add_argument("--steps", type=int, default=90, help="the quickstart's own are 90")
     parser.add_argument("--write", action="store_true", help="replace the committed results")
     options = parser.parse_args()
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
     for seed in options.seeds:
         for name, settings in VARIANTS.items():
-            results[name].append({"seed": seed} | measured(*settings, f"training.random_seed={seed}"))
+            results[name].append(
+                {"seed": seed}
+                | measured(*settings, f"training.random_seed={seed}", f"training.max_steps={options.steps}")
+            )
             print(f"{name}, seed {seed}: {results[name][-1]['curve']}", flush=True)
     document = {
         "commit": commit(),
-        "command": f"python benchmarks/lora.py --seeds {' '.join(map(str, options.seeds))}",
+        "command": f"python benchmarks/lora.py --seeds {' '.join(map(str, options.seeds))} --steps {options.steps}",
+        "steps": options.steps,
         "variants": {name: {"settings": list(VARIANTS[name]), "runs": runs} for name, runs in results.items()},
     }
     if options.write:

@@ -81,7 +81,8 @@ def lora_table() -> str:
     lines += [
         "",
         wrapped(
-            f"The quickstart, {len(first)} seed{'s' if len(first) > 1 else ''}. {settings}. {processor(first[0])}, "
+            f"The quickstart's first {result['steps']} steps, {len(first)} seed{'s' if len(first) > 1 else ''}. {settings}. "
+            f"{processor(first[0])}, "
             f"{first[0]['machine']['threads']} threads; `{result['command']} --write`, commit {result['commit']}."
         ),
     ]
