@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from run_tables import kills_table, near_miss_sentence, soak_sentence
+from run_tables import kills_table, lora_table, near_miss_sentence, soak_sentence
 from table_parts import interval, load, mean, processor, wrapped
 
 ROOT = Path(__file__).parents[1]
@@ -298,6 +298,7 @@ SECTIONS = {
     "docs/quickstart.md": {"quickstart": quickstart_table},
     "docs/algorithms.md": {"presets": presets_table, "bf16": bf16_sentence, "toy": toy_table},
     "docs/tasks.md": {"near miss": near_miss_sentence, "verifiers": verifiers_sentence},
+    "docs/lora.md": {"lora": lora_table},
     "docs/runs.md": {"kills": kills_table, "soak": soak_sentence},
     "docs/benchmarks.md": {
         "bench": bench_table,
