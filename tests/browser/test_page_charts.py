@@ -174,6 +174,7 @@ def line_colour(page: object) -> str:
 def test_by_keyboard_alone(runs: Path, serve: Callable, open_page: Callable) -> None:
     page = open_page(f"{serve(runs)}#run=baseline")
     drawn(page, "success")
+    page.locator("details.findings summary", has_text="Doctor: ").wait_for()
     focused = "document.activeElement.textContent.trim()"
     page.keyboard.press("Tab")
     assert page.evaluate(focused) == "Skip to the content"
@@ -186,8 +187,8 @@ def test_by_keyboard_alone(runs: Path, serve: Callable, open_page: Callable) -> 
         reached.append(page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.textContent"))
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", reached
     assert reached[:3] == ["first step shown", "last step shown", "All steps"]
-    assert reached[4].startswith("eval/success")
-    page.keyboard.press("Shift+Tab")
+    assert reached[4].startswith("Doctor: ")
+    assert reached[5].startswith("eval/success")
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Shift+Tab")
     assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
