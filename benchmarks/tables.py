@@ -185,6 +185,30 @@ def verifiers_sentence() -> str:
     )
 
 
+def coverage_table() -> str:
+    """For docs/benchmarks.md."""
+    result = _load("coverage")
+    lines = ["| part | lines run by tests, % | branches, % | lines |", "|---|---|---|---|"]
+    for name, found in result["parts"].items():
+        lines.append(f"| {name} | {found['lines']:.1f} | {found['branches']:.1f} | {found['num_lines']} |")
+    lines.append("")
+    lines.append(_wrapped(f"coverage {result['coverage']}; `{result['command']}`, commit {result['commit']}."))
+    return "\n".join(lines)
+
+
+def mutants_sentence() -> str:
+    """For docs/benchmarks.md."""
+    result = _load("mutants")
+    modules = result["modules"].values()
+    total, same = (sum(found[key] for found in modules) for key in ("mutants", "equivalent"))
+    survivors = sum(len(found["survivors"]) for found in modules)
+    return _wrapped(
+        f"{total} small changes of the parser, the tags and Countdown's verdict: {same} mean the same, each with its reason in "
+        f"the file, and of the others {survivors or 'none'} survive{'s' * (survivors == 1)} the tests. `{result['command']}`, commit "
+        f"{result['commit']}."
+    )
+
+
 def smollm2_sentence() -> str:
     """For docs/benchmarks.md."""
     result = _load("smollm2")
@@ -325,6 +349,8 @@ SECTIONS = {
         "peers": peers_table,
         "same curve": same_curve_table,
         "smollm2": smollm2_sentence,
+        "coverage": coverage_table,
+        "mutants": mutants_sentence,
     },
 }
 
