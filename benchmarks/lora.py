@@ -19,7 +19,6 @@ from watched import watched_train
 PATH = Path(__file__).parent / "results" / "lora.json"
 VARIANTS: dict[str, tuple[str, ...]] = {
     "all weights": (),
-    "LoRA, rank 8": ("lora.rank=8", "lora.alpha=16", "training.learning_rate=2e-3"),
     "LoRA, rank 32": ("lora.rank=32", "lora.alpha=32", "training.learning_rate=2e-3"),
 }
 """Over the quickstart's settings. Ten times its learning rate, as is usual for adapters."""

@@ -5,14 +5,14 @@ python benchmarks/tables.py
 
 from __future__ import annotations
 
-import json
 import re
-import textwrap
 from pathlib import Path
 from typing import Any
 
+from run_tables import kills_table, near_miss_sentence, soak_sentence
+from table_parts import interval, load, mean, processor, wrapped
+
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 
 
 def main() -> None:
@@ -31,13 +31,13 @@ def filled(text: str, sections: dict[str, Any]) -> str:
 
 def quickstart_sentence() -> str:
     """For the README."""
-    result = _load("quickstart")
+    result = load("quickstart")
     runs = result["runs"]
-    before, after = (_mean(run[when]["success"] for run in runs) for when in ("before", "after"))
-    greedy_before, greedy_after = (_mean(run[when]["greedy_success"] for run in runs) for when in ("before", "after"))
+    before, after = (mean(run[when]["success"] for run in runs) for when in ("before", "after"))
+    greedy_before, greedy_after = (mean(run[when]["greedy_success"] for run in runs) for when in ("before", "after"))
     low, high = min(result["seconds"]), max(result["seconds"])
     return (
-        f"The first one takes {low / 60:.0f} to {high / 60:.0f} minutes on 2 CPU cores ({_processor(runs[0])}) and raises "
+        f"The first one takes {low / 60:.0f} to {high / 60:.0f} minutes on 2 CPU cores ({processor(runs[0])}) and raises "
         f"sampled success on held-out problems from {before:.0f} % to\n{after:.0f} %, greedy success from "
         f"{greedy_before:.0f} % to {greedy_after:.0f} % (means of {len(runs)} seeds; [details](docs/quickstart.md))."
     )
@@ -45,7 +45,7 @@ def quickstart_sentence() -> str:
 
 def quickstart_table() -> str:
     """For docs/quickstart.md."""
-    result = _load("quickstart")
+    result = load("quickstart")
     lines = [
         "| seed | sampled before, % | after, % | greedy before, % | after, % | seconds |",
         "|---|---|---|---|---|---|",
@@ -61,7 +61,7 @@ def quickstart_table() -> str:
     lines.append("")
     lines.append(
         "Sampled success: mean over 4 answers each to 512 held-out problems, temperature 1; 95 % intervals of about "
-        f"± {width:.1f} points.\nMeasured on {_processor(run)}, {run['machine']['threads']} threads, "
+        f"± {width:.1f} points.\nMeasured on {processor(run)}, {run['machine']['threads']} threads, "
         f"torch {run['machine']['torch']}, float32; `{result['command']}`."
     )
     return "\n".join(lines)
@@ -69,7 +69,7 @@ def quickstart_table() -> str:
 
 def bench_table() -> str:
     """For docs/benchmarks.md."""
-    results = _load("steps")
+    results = load("steps")
     lines = [
         "| case | sample s | update s | step s | tokens/s | % of limit: prefill, decode, update, optimizer | peak GiB "
         "| planned |",
@@ -88,9 +88,9 @@ def bench_table() -> str:
     (low_product, low_read), (high_product, high_read) = (map(pick, zip(*limits, strict=True)) for pick in (min, max))
     lines.append("")
     lines.append(
-        _wrapped(
+        wrapped(
             f"Medians of {_count(results)} after a warm-up step; tokens/s: completion tokens over the whole step; "
-            f"{_processor(first)}, {first['machine']['threads']} threads, torch {first['machine']['torch']}, float32; commit "
+            f"{processor(first)}, {first['machine']['threads']} threads, torch {first['machine']['torch']}, float32; commit "
             f"{', '.join(sorted({result['commit'] for result in results.values()}))}. Limits, measured at the start of each run: "
             f"products {low_product:.0f} to {high_product:.0f} GFLOP/s, reading {low_read:.0f} to {high_read:.0f} GB/s. "
             + " ".join(
@@ -108,7 +108,7 @@ def _count(results: dict[str, Any]) -> str:
 
 def peers_table() -> str:
     """For docs/benchmarks.md."""
-    result = _load("peers")
+    result = load("peers")
     lines = [
         "| workload | trainer | sample s | update s | step s | peak GiB |",
         "|---|---|---|---|---|---|",
@@ -126,11 +126,11 @@ def peers_table() -> str:
     commits = ", ".join(sorted({workload["commit"] for workload in result["workloads"].values()}))
     lines.append("")
     lines.append(
-        _wrapped(
+        wrapped(
             f"The two take turns, {result['rounds']} each, {result['repeats']} timed steps in a turn after one that is not; "
             "smallest to largest seconds of all, ratios of the medians. TRL without gradient checkpointing, with the micro-batch "
             "that is "
-            f"fastest for it ({_micro_batches(result)} completions), no KL. {_processor(first)}, "
+            f"fastest for it ({_micro_batches(result)} completions), no KL. {processor(first)}, "
             f"{first['machine']['threads']} threads, torch {first['machine']['torch']}, float32; `{result['command']}`, "
             f"commit {commits}."
         )
@@ -150,7 +150,7 @@ def _micro_batches(result: dict[str, Any]) -> str:
 
 def same_curve_table() -> str:
     """For docs/benchmarks.md."""
-    result = _load("same_curve")
+    result = load("same_curve")
     lines = ["| path | steps with equal answers | loss | gradient norm | entropy |", "|---|---|---|---|---|"]
     for name, found in result["variants"].items():
         apart = found["difference"]
@@ -160,10 +160,10 @@ def same_curve_table() -> str:
         lines.append(f"| {name} | {found['equal_steps']} of {result['steps']} | {cells} |")
     lines.append("")
     lines.append(
-        _wrapped(
+        wrapped(
             f"The quickstart's first {result['steps']} steps with `{' '.join(result['settings'])}`, against the same with "
             "each path switched on; largest relative difference over the steps with equal answers (of the loss, which is "
-            f"about 0: absolute). {_processor(result)}, torch {result['machine']['torch']}, float32; `{result['command']}`, "
+            f"about 0: absolute). {processor(result)}, torch {result['machine']['torch']}, float32; `{result['command']}`, "
             f"commit {result['commit']}."
         )
     )
@@ -172,16 +172,16 @@ def same_curve_table() -> str:
 
 def verifiers_sentence() -> str:
     """For docs/tasks.md."""
-    result = _load("verifiers")
+    result = load("verifiers")
     usual = ", ".join(
         f"{name} {found['median_us']:.0f} microseconds for an answer of {found['mean_characters']} characters"
         for name, found in result["tasks"].items()
     )
     slowest = ", ".join(f"{name} {found['slowest_ms']:.1f} ms" for name, found in result["tasks"].items())
     count = next(iter(result["tasks"].values()))["texts"]
-    return _wrapped(
+    return wrapped(
         f"Verifying takes: {usual} (medians). {count:,} hostile texts of up to 20,000 characters through each raised nothing; "
-        f"the slowest took: {slowest}. {_processor(result)}; `{result['command']}`, commit {result['commit']}."
+        f"the slowest took: {slowest}. {processor(result)}; `{result['command']}`, commit {result['commit']}."
     )
 
 
@@ -211,22 +211,22 @@ def mutants_sentence() -> str:
 
 def smollm2_sentence() -> str:
     """For docs/benchmarks.md."""
-    result = _load("smollm2")
+    result = load("smollm2")
     before, after = result["before"], result["after"]
     sampled, greedy = (
-        f"{_interval(before, name)} after the warm start, {_interval(after, name)} after GRPO"
+        f"{interval(before, name)} after the warm start, {interval(after, name)} after GRPO"
         for name in ("success", "greedy_success")
     )
     return (
         f"SmolLM2-135M-Instruct (dequantised Q4_1) on two-number Countdown, {result['steps']} GRPO steps: sampled success\n"
         f"{sampled};\ngreedy {greedy}. The warm start took {result['warm_start_s'] / 60:.0f} minutes, GRPO "
-        f"{result['grpo_s'] / 60:.0f} minutes, both with loading, on {_processor(result)}."
+        f"{result['grpo_s'] / 60:.0f} minutes, both with loading, on {processor(result)}."
     )
 
 
 def presets_table() -> str:
     """For docs/algorithms.md."""
-    result = _load("presets")
+    result = load("presets")
     seeds = [run["random_seed"] for run in next(iter(result["presets"].values()))]
     lines = [
         "| preset | sampled success after, % | greedy after, % | mean length | truncated, % | entropy | clipped, % "
@@ -255,14 +255,14 @@ def presets_table() -> str:
     width = 50 * (run["after"]["success_high"] - run["after"]["success_low"])
     lines.append("")
     lines.append(
-        _wrapped(
+        wrapped(
             f"Seeds {' / '.join(map(str, seeds))}; the quickstart's {run['steps']} steps with "
             f"`{' '.join(result['settings'])}`: half the questions and half the learning rate twice a step, since with "
             "one update `cispo` and `gspo` would repeat other rows; the last row is the quickstart's own setting. All start at "
             f"{100 * min(befores):.1f} to {100 * max(befores):.1f} % sampled success; 95 % intervals are "
             f"± {width:.1f} points. Length and truncated share: of the sampled answers to the held-out problems. "
             "Entropy (nats a token) and clipped tokens: of training, last 10 steps. Processor seconds of a whole run, "
-            f"four evaluations included, one thread, {_processor(run)}, torch {run['machine']['torch']}, float32; "
+            f"four evaluations included, one thread, {processor(run)}, torch {run['machine']['torch']}, float32; "
             f"`{result['command']}`, commit {result['commit']}."
         )
     )
@@ -271,14 +271,14 @@ def presets_table() -> str:
 
 def bf16_sentence() -> str:
     """For docs/algorithms.md."""
-    result = _load("bf16_updates")
-    return _wrapped(
+    result = load("bf16_updates")
+    return wrapped(
         f"After {result['updates']} updates of `{result['model']}` at learning rate {result['learning_rate']:.0e}, "
         f"{100 * result['moved_share_bf16_masters']:.2f} % of the float32 masters behind the bf16 weights have moved, and "
         f"{100 * result['moved_share_bf16_weights']:.1f} % of the bf16 weights themselves. The way they went has cosine "
         f"{result['cosine_to_float32']:.4f} with the float32 run's and {result['length_relative_to_float32']:.4f} of its "
         f"length. Without masters {100 * result['moved_share_bf16_without_masters']:.1f} % of the weights move, with cosine "
-        f"{result['cosine_to_float32_without_masters']:.2f}. {_processor(result)}, torch {result['machine']['torch']}; "
+        f"{result['cosine_to_float32_without_masters']:.2f}. {processor(result)}, torch {result['machine']['torch']}; "
         f"`{result['command']}`, commit {result['commit']}."
     )
 
@@ -297,7 +297,7 @@ TOY_ROWS = {
 
 def toy_table() -> str:
     """For docs/algorithms.md."""
-    result = _load("toy")
+    result = load("toy")
     runs = result["runs"]
     columns = [name for name in runs if name == "working" or name.startswith("no baseline") or name.endswith("broken")]
     lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
@@ -307,9 +307,9 @@ def toy_table() -> str:
     lines.append("")
     seconds = max(run["seconds_a_run"] for run in runs.values())
     lines.append(
-        _wrapped(
+        wrapped(
             f"First → last {result['window']} of 200 steps, means over seeds {', '.join(map(str, result['seeds']))}; a run takes "
-            f"at most {seconds:.1f} s on {_processor(result)}. Curves in `benchmarks/results/toy.json`, made by "
+            f"at most {seconds:.1f} s on {processor(result)}. Curves in `benchmarks/results/toy.json`, made by "
             f'`{result["command"]}`, commit {result["commit"]}. "working" is the healthy side of the length bias and of the '
             "hackable reward."
         )
@@ -317,33 +317,12 @@ def toy_table() -> str:
     return "\n".join(lines)
 
 
-def _wrapped(text: str) -> str:
-    return "\n".join(textwrap.wrap(text, 130, break_long_words=False, break_on_hyphens=False))
-
-
-def _interval(facts: dict[str, float], name: str) -> str:
-    low, high = 100 * facts[f"{name}_low"], 100 * facts[f"{name}_high"]
-    return f"{100 * facts[name]:.1f} % ({low:.1f} to {high:.1f})"
-
-
-def _load(name: str) -> dict[str, Any]:
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def _mean(values: Any) -> float:
-    values = list(values)
-    return 100 * sum(values) / len(values)
-
-
-def _processor(facts: dict[str, Any]) -> str:
-    return facts["machine"]["processor"]
-
-
 SECTIONS = {
     "README.md": {"quickstart": quickstart_sentence},
     "docs/quickstart.md": {"quickstart": quickstart_table},
     "docs/algorithms.md": {"presets": presets_table, "bf16": bf16_sentence, "toy": toy_table},
-    "docs/tasks.md": {"verifiers": verifiers_sentence},
+    "docs/tasks.md": {"near miss": near_miss_sentence, "verifiers": verifiers_sentence},
+    "docs/runs.md": {"kills": kills_table, "soak": soak_sentence},
     "docs/benchmarks.md": {
         "bench": bench_table,
         "peers": peers_table,

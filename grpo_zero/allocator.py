@@ -12,6 +12,7 @@ around the holes that the other left.
 from __future__ import annotations
 
 import ctypes
+import gc
 import platform
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -32,3 +33,15 @@ def give_back_freed_memory() -> bool:
         return False
     ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
     return True
+
+
+def empty_caches() -> None:
+    """After memory ran out: give back what is only kept, by PyTorch on its devices and by malloc."""
+    import torch  # only here: who asks has it loaded
+
+    gc.collect()  # an error's traceback may lie in a cycle, with the tensors of its frames
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()
+    give_back_freed_memory()

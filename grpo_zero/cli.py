@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +16,7 @@ from grpo_zero.allocator import keep_freed_memory
 from grpo_zero.config import Config, describe_options, load_config
 from grpo_zero.errors import UserError
 from grpo_zero.observe.terminal import one_line, show
+from grpo_zero.out_of_memory import is_out_of_memory
 from grpo_zero.plan.models import local_spec
 from grpo_zero.runs import CONFIG_FILE, find_run, model_of, run_config
 
@@ -28,8 +31,9 @@ AUTO = "auto"
 FULL_DISK = "The disk is full ({}): make room, then go on with --resume; the last checkpoint is whole."
 UNUSABLE = "{} cannot be read or written ({}): check the path and its permissions, or give another."
 OUT_OF_MEMORY = (
-    "The GPU ran out of memory: lower training.micro_batch_tokens (update) or training.num_slots (sampling), or set "
-    "training.memory_efficient_adamw=true or training.moment_bits=8; a run with a checkpoint goes on with --resume."
+    "Memory ran out ({}): lower training.num_slots (sampling) or training.micro_batch_tokens (update), or set "
+    "training.memory_efficient_adamw=true or training.moment_bits=8; `grpo-zero plan` shows where memory goes, and a run with a "
+    "checkpoint goes on with --resume."
 )
 
 
@@ -46,14 +50,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         show(f"error: {one_line(str(error))}", stream=sys.stderr)
         return 2
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, named here without importing torch
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
             raise
-        show(f"error: {OUT_OF_MEMORY}", stream=sys.stderr)
+        message = OUT_OF_MEMORY.format(str(error).partition(chr(10))[0] or "no more was left")
+        show(f"error: {one_line(message)}", stream=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # `grpo-zero ... | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it flushes at its end
+        return 128 + signal.SIGPIPE
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             if error.filename is None:
@@ -121,12 +129,25 @@ def build_parser() -> argparse.ArgumentParser:
     verify = _command(commands, "verify", "Do steps of a run again and compare them with what it recorded.", _verify)
     verify.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
     verify.add_argument("--steps", metavar="N", type=int, help="at most so many (default: up to the last checkpoint)")
+    doctor = _command(commands, "doctor", "Say what is going wrong in a run, and what to try.", _doctor)
+    report = _command(commands, "report", "Write a run as one HTML file: curves, findings, answers, settings.", _report)
+    for reading in (doctor, report):
+        reading.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
+    report.add_argument(
+        "--output", metavar="FILE", type=Path, help="default: report.html in the run folder; plots go beside it as .png"
+    )
     plan = _command(commands, "plan", "Show where memory would go, and choose the settings that make a run fit.", _plan)
     plan.add_argument("--model", metavar="PATH", help="model folder or its config.json, .gguf file or embedded:NAME")
     plan.add_argument(
         "--memory", metavar="GIB", type=float, help="GiB of the device (default: training.memory, or what is free)"
     )
     plan.add_argument("--device", choices=("cpu", "cuda"), help="default: the config's")
+    dashboard = _command(commands, "dashboard", "Show runs in the browser: charts and answers, live.", _dashboard)
+    dashboard.add_argument(
+        "paths", nargs="*", type=Path, metavar="FOLDER", help="run folders, or folders of them (default: runs)"
+    )
+    dashboard.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1: this machine)")
+    dashboard.add_argument("--port", type=int, default=8420, help="port to listen at (default 8420; 0: any free one)")
     bench = _command(commands, "bench", "Time one GRPO step: sampling and update, with random rewards.", _bench)
     bench.add_argument("workload", help="W1, W2, quickstart, GPU-0.5B or GPU-3B: see docs/benchmarks.md")
     bench.add_argument("--model", metavar="PATH", help="model files of the workload, where it needs some")
@@ -143,7 +164,7 @@ def _command(
     summary: str,
     run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
-    has_config = name not in ("export", "bench", "verify")
+    has_config = name not in ("export", "bench", "verify", "doctor", "report", "dashboard")
     parser = commands.add_parser(
         name,
         help=summary,
@@ -254,6 +275,18 @@ def _verify(options: argparse.Namespace) -> int:
     return 0 if verify(config, options.run_folder, options.steps) else 1
 
 
+def _doctor(options: argparse.Namespace) -> None:
+    from grpo_zero.commands.doctor import show_findings
+
+    show_findings(options.run_folder)
+
+
+def _report(options: argparse.Namespace) -> None:
+    from grpo_zero.report.write import write_report
+
+    print(f"report: {write_report(options.run_folder, options.output)}")
+
+
 def _plan(options: argparse.Namespace) -> None:
     config = load_config(options.config, options.overrides)
     model = options.model or config.model.pretrained_model_path
@@ -265,6 +298,12 @@ def _plan(options: argparse.Namespace) -> None:
     from grpo_zero.commands.plan import show_plan
 
     show_plan(config, spec, options.device, options.memory)
+
+
+def _dashboard(options: argparse.Namespace) -> None:
+    from grpo_zero.commands.dashboard import serve
+
+    serve(options.paths or [Path("runs")], options.host, options.port)
 
 
 def _bench(options: argparse.Namespace) -> None:

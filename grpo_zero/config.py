@@ -125,6 +125,8 @@ class DataConfig:
     )
 
 
+SINKS = ("tensorboard", "wandb", "trackio")
+"""Where numbers can go besides metrics.jsonl."""
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """What can be adapted."""
 
@@ -163,6 +165,13 @@ class TrainingConfig:
         may_change=True,
     )
     max_grad_norm: float = option(1.0, "Gradients are scaled down to this norm.", above=0)
+    max_skipped_steps: int | None = option(
+        3,
+        "Stop at this many steps in a row in which an update was skipped because its loss or gradient was not finite; null never "
+        "stops. Skipped updates leave weights and moments as they were.",
+        minimum=1,
+        may_change=True,
+    )
     learning_rate: float = option(1e-5, "Learning rate of AdamW.", minimum=0)
     weight_decay: float = option(0.0, "Weight decay of AdamW.", minimum=0)
     betas: tuple[float, float] = option((0.9, 0.999), "Decay rates of AdamW's two moments.", minimum=0, below=1)
@@ -257,6 +266,15 @@ class TrainingConfig:
         "has not been run yet.",
         choices=("dynamic", "static"),
         may_change=True,
+    )
+    sinks: tuple[str, ...] | None = option(
+        ("tensorboard",),
+        "Where the numbers go besides metrics.jsonl: tensorboard, wandb (Weights & Biases), trackio; null is nowhere. The last "
+        "two are packages of their own.",
+        may_change=True,
+    )
+    report: bool = option(
+        True, "Write report.html at the end: curves, findings, answers and settings on one page.", may_change=True
     )
     head_chunk_tokens: int = option(
         256, "Tokens that go through the vocabulary head at once in training.", minimum=1, may_change=True
@@ -457,6 +475,7 @@ def check_config(config: Config) -> None:
             "folder, or set model.random_init to false."
         )
     _check_memory(training)
+    _check_sinks(training)
     _check_lora(config.lora)
     _check_groups(training)
     _check_updates(training)
@@ -524,6 +543,15 @@ def _check_memory(training: TrainingConfig) -> None:
         raise UserError(
             f"training.memory is {show(memory)}, but it must be a number of GiB above 0, auto for all free memory, or null."
         )
+
+
+def _check_sinks(training: TrainingConfig) -> None:
+    for sink in training.sinks or ():
+        if sink not in SINKS:
+            raise UserError(
+                f"training.sinks has {show(sink)}, but it can have {', '.join(SINKS)}; metrics.jsonl is always written."
+                f"{nearest(sink, SINKS)}"
+            )
 
 
 MAX_ADVISED = 100_000

@@ -35,6 +35,13 @@ def replace_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def remove_folder(folder: Path) -> None:
+    """Remove it, under another name: a kill in between leaves nothing that looks like the folder and is not whole."""
+    aside = folder.parent / f".{folder.name}.tmp-{os.getpid()}"
+    folder.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
 def recover(parent: Path) -> None:
     """Tidy up after a kill: bring back a folder that was set aside and not replaced, remove what was never finished.
 

@@ -32,11 +32,13 @@ class Metric:
     """Its name in TRL, where there is one."""
     verl: str = ""
     """Its name in verl, where there is one."""
+    zero: str = ""
+    """Its tag in the TensorBoard of the original GRPO-Zero, where there is one; also written there, so that its charts go on."""
 
     @property
     def is_repeatable(self) -> bool:
         """Whether an equal run has an equal value: not what was measured of time and memory."""
-        return self.unit not in ("seconds", "tokens per second", "GiB") and self.name != "sample_share"
+        return self.unit not in ("seconds", "tokens per second", "GiB", "times") and self.name != "sample_share"
 
     def is_worrying(self, value: float) -> bool:
         """Whether ``value`` is outside the healthy range, or no number at all."""
@@ -46,6 +48,10 @@ class Metric:
         too_low = self.worry_below is not None and value < self.worry_below
         return too_high or too_low
 
+
+FLOAT32_LOGPROB_GAP = 0.001
+"""Healthy ``logprob_gap`` of float32 weights, nats: a thousand times their rounding, long before the catalogue's limit, which
+has to let bfloat16 pass."""
 
 _REWARD = (
     Metric(
@@ -61,6 +67,14 @@ _REWARD = (
         "Rises, noisily; compare means over 10 steps.",
         trl="reward",
         verl="critic/rewards/mean",
+        zero="mean_reward",
+    ),
+    Metric(
+        "reward_std",
+        "reward",
+        "Standard deviation (population) of the reward over all completions of the step.",
+        "Above 0; it falls as the policy becomes sure, and at 0 nothing is learned.",
+        zero="std_reward",
     ),
     Metric(
         "reward/<part>",
@@ -89,12 +103,13 @@ _REWARD = (
         "share",
         "Share of the step's completions whose answer is correct.",
         "Rises; it is measured on training problems, so trust eval/success.",
+        zero="success_rate/train",
     ),
     Metric(
         "zero_variance_share",
         "share",
         "Share of questions whose answers all got the same reward from the task, which teaches nothing of it.",
-        "With success rate p and G answers, p^G + (1-p)^G is expected; worry above 0.5.",
+        "At or above zero_variance_expected; worry above 0.5.",
         worry_above=0.5,
         trl="frac_reward_zero_std",
     ),
@@ -109,6 +124,13 @@ _REWARD = (
         "share",
         "Share of questions whose answers are all incorrect and got the same reward.",
         "Falls; if it stays near 1, use easier problems or more answers per question.",
+    ),
+    Metric(
+        "zero_variance_expected",
+        "share",
+        "p^G + (1-p)^G: the share of questions with G answers all correct or all incorrect, if each answer were correct with the "
+        "same probability p = success.",
+        "Below zero_variance_share, since questions differ in difficulty; a wide gap means many that are too easy or too hard.",
     ),
 )
 
@@ -128,6 +150,7 @@ _COMPLETIONS = (
         "Moves slowly; a steady climb without more success is the length bias.",
         trl="completions/mean_length",
         verl="response_length/mean",
+        zero="mean_response_len",
     ),
     Metric(
         "length_right",
@@ -145,10 +168,18 @@ _COMPLETIONS = (
         "truncated_share",
         "share",
         "Share of completions that max_gen_len cut.",
-        "Near 0; worry above 0.1 and raise training.max_gen_len.",
+        "Near 0; worry above 0.1 and raise training.max_gen_len; above 0.3 where cut answers are in the loss, which then costs "
+        "them.",
         worry_above=0.1,
         trl="completions/clipped_ratio",
         verl="response_length/clip_ratio",
+    ),
+    Metric(
+        "num_finished",
+        "completions",
+        "Completions of the step that max_gen_len did not cut.",
+        "Near training.batch_size.",
+        zero="num_finished_episodes",
     ),
     Metric(
         "num_tokens",
@@ -180,11 +211,19 @@ _UPDATE = (
         "updates_per_rollout; fewer when groups are dead or dynamic sampling found few.",
     ),
     Metric(
+        "skipped_updates",
+        "updates",
+        "Updates not taken because their loss or gradient norm was not finite: weights and moments stayed as they were.",
+        "0; a run stops after max_skipped_steps steps in a row with one.",
+        worry_above=0.0,
+    ),
+    Metric(
         "entropy",
         "nats per token",
         "Mean entropy of the policy's next-token distribution over forwarded_tokens.",
         "Falls, then holds; falling to 0 while reward is flat is collapse.",
         trl="entropy",
+        zero="entropy",
         verl="actor/entropy",
     ),
     Metric(
@@ -193,6 +232,7 @@ _UPDATE = (
         "L2 norm of the whole gradient before clipping, the mean over the step's updates.",
         "Steady; exactly 0 means that every group was dead, and spikes precede divergence.",
         trl="grad_norm",
+        zero="grad_norm",
         verl="actor/grad_norm",
     ),
     Metric(
@@ -201,6 +241,7 @@ _UPDATE = (
         "Learning rate of the step's updates.",
         "Follows the schedule.",
         trl="learning_rate",
+        zero="learning_rate",
     ),
     Metric(
         "loss",
@@ -209,6 +250,7 @@ _UPDATE = (
         "supervised training: the mean cross-entropy over response tokens.",
         "GRPO: uninformative, since advantages sum to about 0 whatever is learned; supervised: falls.",
         trl="loss",
+        zero="loss",
     ),
     Metric(
         "forwarded_tokens",
@@ -222,7 +264,8 @@ _UPDATE = (
         "nats per token",
         "Mean over forwarded_tokens of the absolute difference between a token's log-prob when "
         "it was sampled and in the training forward, before the step's first update.",
-        "About 1e-6 in float32 and below 0.02 in bfloat16; worry above 0.05: sampler and trainer disagree.",
+        "About 1e-6 in float32 and below 0.02 in bfloat16; worry above 0.05, in float32 above 0.001: sampler and trainer "
+        "disagree. With lora.dropout the dropout is in it too.",
         worry_above=0.05,
         trl="sampling/sampling_logp_difference/mean",
     ),
@@ -315,6 +358,7 @@ _SPEED = (
         "seconds",
         "Time of the whole step, without evaluation and checkpoints.",
         "About sample_s + verify_s + reference_s + update_s.",
+        zero="duration",
         trl="step_time",
         verl="timing_s/step",
     ),
@@ -336,6 +380,14 @@ _SPEED = (
         "Highest resident memory of the process so far.",
         "Flat after the first few steps.",
     ),
+    Metric(
+        "out_of_memory",
+        "times",
+        "Times in the step that memory ran out and what was under way was done again with fewer slots or smaller micro-batches; "
+        "absent when it did not.",
+        "Absent; the smaller sizes stay for the rest of the run.",
+        worry_above=0.0,
+    ),
 )
 
 _EVALUATION = (
@@ -344,6 +396,7 @@ _EVALUATION = (
         "share",
         "Share of sampled answers to the held-out problems that are correct.",
         "The number to judge a run by; differences within the interval are noise.",
+        zero="success_rate/eval",
     ),
     Metric(
         "eval/success_low",
@@ -486,8 +539,22 @@ def markdown_table() -> str:
         lines += ["", f"## {title}", ""]
         lines += ["| metric | unit | definition | healthy |", "|---|---|---|---|"]
         lines += [f"| `{m.name}` | {m.unit} | {m.definition} | {m.healthy} |" for m in metrics]
-    lines += ["", "## Names elsewhere", "", "| here | TRL | verl |", "|---|---|---|"]
-    lines += [f"| `{m.name}` | {_code(m.trl)} | {_code(m.verl)} |" for m in CATALOGUE.values() if m.trl or m.verl]
+    lines += [
+        "",
+        "## Names elsewhere",
+        "",
+        "TensorBoard's event file has the original GRPO-Zero's tags too, so that its charts go on. Its `format_reward` is "
+        "10 times `reward/format`, and its `text_0` and so on are a step's first answers. Where "
+        "`skip_unfinished_episodes` is true, its means were over finished answers; ours are always over all.",
+        "",
+        "| here | TRL | verl | original GRPO-Zero |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{m.name}` | {_code(m.trl)} | {_code(m.verl)} | {_code(m.zero)} |"
+        for m in CATALOGUE.values()
+        if m.trl or m.verl or m.zero
+    ]
     return "\n".join(lines) + "\n"
 
 

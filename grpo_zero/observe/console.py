@@ -79,6 +79,12 @@ class Console:
         self._stream.flush()
         self._status_width = len(text)
 
+    def phase(self, name: str) -> None:
+        """A phase of a step begins (``observe/phases.py``); only a live view shows it."""
+
+    def show_group(self, question: str, best: tuple[float, str], worst: tuple[float, str]) -> None:
+        """A question of the last step with its best and worst answer, each as reward and text; only a live view shows it."""
+
     def close(self) -> None:
         """Leaves the terminal clean."""
         self._erase_status()

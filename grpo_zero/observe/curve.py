@@ -1,10 +1,26 @@
-"""Success over steps as a small text chart, for the end of a run."""
+"""Curves as text: success over steps for the end of a run, and one line of bars for the live view."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The values as one line of bars from the lowest to the highest, at most ``width`` of them: means of neighbours where there
+    are more values."""
+    if not len(values):
+        return ""
+    columns = np.array_split(np.asarray(values, dtype=np.float64), min(width, len(values)))
+    means = np.array([column.mean() for column in columns])
+    low, high = means.min(), means.max()
+    if high == low:
+        return BARS[len(BARS) // 2] * len(means)
+    heights = np.rint((means - low) / (high - low) * (len(BARS) - 1)).astype(int)
+    return "".join(BARS[height] for height in heights)
 
 
 def success_chart(steps: Sequence[int], success: Sequence[float], *, width: int = 60, height: int = 8) -> str:

@@ -69,6 +69,15 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[:-1]]
 
 
+def read_tail(path: Path, num_bytes: int) -> list[dict[str, Any]]:
+    """The rows in about the last ``num_bytes`` of a file of JSON lines; a row cut at the front is left out."""
+    with path.open("rb") as stream:
+        start = max(0, path.stat().st_size - num_bytes)
+        stream.seek(start)
+        lines = stream.read().split(b"\n")
+    return [json.loads(line) for line in lines[1 if start else 0 : -1]]
+
+
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Writes a whole file of JSON lines: all of them or none whatever happens. NaN and infinity become null."""
     _replace(path, "".join(json_text(finite(row)) + "\n" for row in rows))

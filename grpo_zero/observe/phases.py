@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from grpo_zero.observe.memory import PeakMemory
 
 _CLOCK: ContextVar[PhaseClock | None] = ContextVar("phase clock", default=None)
+_WATCHER: ContextVar[Callable[[str], object] | None] = ContextVar("phase watcher", default=None)
 
 
 class PhaseClock:
@@ -63,9 +64,21 @@ class PhaseClock:
 
 
 @contextmanager
+def watched(watcher: Callable[[str], object]) -> Iterator[None]:
+    """Within, ``watcher`` is told the name of each phase that begins."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+@contextmanager
 def phase(name: str) -> Iterator[None]:
     """Name what happens within: ``prefill``, ``decode``, ``verify``, ``update``, ``optimizer``."""
-    clock = _CLOCK.get()
+    watcher, clock = _WATCHER.get(), _CLOCK.get()
+    if watcher:
+        watcher(name)
     if clock is None:
         yield
         return

@@ -52,3 +52,5 @@ class SampleRecord:
     """``stop`` or ``length``."""
     correct: bool
     """Whether the answer is right."""
+    length: int
+    """Completion tokens, the stop token included."""

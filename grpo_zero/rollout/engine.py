@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from grpo_zero.allocator import give_back_freed_memory
+from grpo_zero.allocator import empty_caches, give_back_freed_memory
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.observe.phases import phase
+from grpo_zero.out_of_memory import with_less
 from grpo_zero.rollout.cache import bytes_per_slot
 from grpo_zero.rollout.dynamic import generate_dynamic
 from grpo_zero.rollout.products import decode_products
@@ -37,7 +39,7 @@ class Engine:
         decoder: the policy; used in eval mode, its mode is restored after each call.
         stop_ids: any of them ends a completion.
         has_token_V: bool ``[V]``; ids without a token are never sampled. None = all have one.
-        num_slots: completions sampled at once; None = as many as memory allows.
+        num_slots: completions sampled at once; None = as many as memory allows. Halved for good where memory runs out.
         kernels: ``auto`` multiplies by the kernels that are fastest on this CPU (``rollout/products.py``), ``plain`` never.
         decode: ``dynamic`` or ``static`` shapes: the files of these names.
     """
@@ -57,6 +59,8 @@ class Engine:
         self.num_slots = num_slots
         self.kernels = kernels
         self.decode = decode
+        self.num_shortages = 0
+        """Times that memory ran out, and sampling began again with fewer slots."""
 
     def generate(
         self,
@@ -79,7 +83,11 @@ class Engine:
             progress: called with (finished, total) now and then.
 
         Returns:
-            ``completions_PG``: a list of G completions for each prompt, in order.
+            ``completions_PG``: a list of G completions for each prompt, in order. What they say does not depend on the slots.
+
+        Raises:
+            UserError: the model's numbers are not finite.
+            OutOfMemory: not even one slot fits.
         """
         if not prompts:
             return []
@@ -87,22 +95,37 @@ class Engine:
         was_training = self.decoder.training
         self.decoder.eval()
         try:
-            num_slots = self._slots_for(len(prompts) * num_samples, params)
-            with phase("decode"), torch.inference_mode(), self._products(num_slots):
-                request = Request(
-                    prompts,
-                    num_samples,
-                    num_slots,
-                    params,
-                    self.stop_ids,
-                    self.has_token_V,
-                    seed_key,
-                    policy_step,
-                    progress,
-                )
-                return STRATEGIES[self.decode](self.decoder, request)
+            request = Request(
+                prompts,
+                num_samples,
+                self._slots_for(len(prompts) * num_samples, params),
+                params,
+                self.stop_ids,
+                self.has_token_V,
+                seed_key,
+                policy_step,
+                progress,
+            )
+            return self._answer(request)
         finally:
             self.decoder.train(was_training)
+
+    def _answer(self, request: Request) -> list[list[Completion]]:
+        def work() -> list[list[Completion]]:
+            with phase("decode"), torch.inference_mode(), self._products(request.num_slots):
+                return STRATEGIES[self.decode](self.decoder, request)
+
+        def make_smaller() -> bool:
+            nonlocal request
+            empty_caches()
+            if request.num_slots == 1:
+                return False
+            self.num_slots = request.num_slots // 2
+            self.num_shortages += 1
+            request = replace(request, num_slots=self.num_slots)
+            return True
+
+        return with_less(work, make_smaller, "sampling")
 
     def _products(self, num_slots: int) -> AbstractContextManager[None]:
         return decode_products(self.decoder, num_slots) if self.kernels == "auto" else nullcontext()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
+from grpo_zero.errors import UserError
 from grpo_zero.randomness import stream
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.types import Completion, FinishReason
 
 Progress = Callable[[int, int], None]
+NOT_FINITE = (
+    "Sampling met a log-probability of {} at token {} of an answer to prompt {}: the model's numbers are not finite. Of a model "
+    "that has not been trained here, files are damaged or activations overflow: download it again or try model.dtype=float32; "
+    "if training brought it there, go back to an earlier checkpoint, with a lower training.learning_rate."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,14 @@ class Answers:
         self.found: dict[tuple[int, int], Completion] = {}
 
     def add(self, prompt_index: int, sample_index: int, token_ids: list[int], logprobs: list[float]) -> None:
-        """Keep one completion."""
+        """Keep one completion.
+
+        Raises:
+            UserError: a log-prob is not finite, so its token is no sample of anything.
+        """
+        place = next((place for place, logprob in enumerate(logprobs) if not math.isfinite(logprob)), None)
+        if place is not None:
+            raise UserError(NOT_FINITE.format(logprobs[place], place + 1, prompt_index + 1))
         reason: FinishReason = "stop" if token_ids[-1] in self.request.stop_ids else "length"
         step = self.request.policy_step
         completion = Completion(prompt_index, sample_index, token_ids, logprobs, reason, step)

@@ -67,7 +67,8 @@ def sample(
 
     Returns:
         ``(ids_S, logprobs_S)``: int64 ids and float32 log-probs in nats under the tempered, truncated, renormalised
-        distribution; greedy reports the log-prob at temperature 1.
+        distribution; greedy reports the log-prob at temperature 1. Rows whose logits hold NaN or infinity have a log-prob of
+        NaN, and any id: the host finds out when it reads them (``request.py``).
     """
     logits_SV = masked_logits(logits_SV, has_token_V)
     if params.is_greedy:
@@ -81,7 +82,8 @@ def sample(
     ids_S1 = torch.searchsorted(cumulative_SV, threshold_S1, right=True)
     # u * total can round up to the total: fall back to the last id that has any probability.
     last_S1 = torch.searchsorted(cumulative_SV, cumulative_SV[:, -1:].contiguous(), right=False)
-    ids_S1 = torch.minimum(ids_S1, last_S1)
+    # Where the logits are NaN, both are the first place behind the vocabulary: reading there would kill a GPU's whole context.
+    ids_S1 = torch.minimum(ids_S1, last_S1).clamp_(max=logits_SV.shape[-1] - 1)
     return ids_S1[:, 0], logprobs_SV.gather(-1, ids_S1)[:, 0]
 
 

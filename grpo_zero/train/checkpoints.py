@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from grpo_zero.checkpoint.adapter import save_adapter
-from grpo_zero.checkpoint.atomic import replace_folder
+from grpo_zero.checkpoint.atomic import remove_folder, replace_folder
 from grpo_zero.checkpoint.checksums import write_checksums
 from grpo_zero.checkpoint.save import save_folder
 from grpo_zero.config import LoraConfig
@@ -96,7 +95,7 @@ def thin_out(paths: Sequence[Path], keep_last: int, keep_every: int) -> None:
         if path == best or (keep_every and states[path]["step"] % keep_every == 0):
             (path / OPTIMIZER_FILE).unlink(missing_ok=True)
         else:
-            shutil.rmtree(path)
+            remove_folder(path)
 
 
 def load_optimizer(optimizer: AdamW, checkpoint: Path) -> int:

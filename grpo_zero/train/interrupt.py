@@ -12,6 +12,8 @@ NOTICES = {
     signal.SIGINT: b"\nCtrl-C: finishing this step, then saving (again to stop at once and lose the step)\n",
     signal.SIGTERM: b"\nSIGTERM: saving\n",
 }
+ERASE = b"\r\x1b[J"
+"""The live view's cursor waits at its start: from there to the end of the screen."""
 
 
 class Terminated(BaseException):
@@ -45,7 +47,8 @@ def interruptible() -> Iterator[Interrupt]:
         if interrupt.is_set and signum == signal.SIGINT:
             raise KeyboardInterrupt
         if not interrupt.is_set:
-            os.write(2, NOTICES[signal.Signals(signum)])  # print may be interrupted inside itself
+            erase = ERASE if os.isatty(2) and os.environ.get("TERM", "dumb") != "dumb" else b""
+            os.write(2, erase + NOTICES[signal.Signals(signum)])  # print may be interrupted inside itself
         interrupt.signum = signum
         if signum == signal.SIGTERM and interrupt.may_drop():
             raise Terminated

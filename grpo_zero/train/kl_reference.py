@@ -12,6 +12,7 @@ from grpo_zero.model.decoder import Decoder
 from grpo_zero.model.lora import without_adapters
 from grpo_zero.train.adapters import adapt
 from grpo_zero.train.batch import TrainRow
+from grpo_zero.train.budget import Budget
 from grpo_zero.train.evaluate import Judged
 from grpo_zero.train.policy import Policy, load_policy
 from grpo_zero.train.update import row_logprobs
@@ -29,14 +30,23 @@ class KLReference:
         self.decoder = decoder.eval().requires_grad_(False)
         self.has_token_V, self.training = policy.has_token_V, config.training
 
-    def logprobs(self, judged_PG: Sequence[Sequence[Judged]]) -> list[list[list[float]]]:
-        """Log-probs (nats) of every completion's tokens, at the sampling temperature: ``[P][G][tokens]``."""
+    def logprobs(self, judged_PG: Sequence[Sequence[Judged]], budget: Budget | None = None) -> list[list[list[float]]]:
+        """Log-probs (nats) of every completion's tokens, at the sampling temperature: ``[P][G][tokens]``.
+
+        ``budget``: of the run, for its micro-batches; None is the configured one.
+        """
         rows = [
             TrainRow(p, answer.item.prompt_ids, answer.completion.token_ids, 0.0)
             for p, group in enumerate(judged_PG)
             for answer in group
         ]
-        logprobs_B = iter(row_logprobs(self.decoder, rows, self.training, self.has_token_V))
+        logprobs_B = iter(
+            (budget or Budget(self.training)).attempt(
+                lambda training: row_logprobs(self.decoder, rows, training, self.has_token_V),
+                rows,
+                "the forward of algorithm.kl_weight's reference",
+            )
+        )
         return [list(islice(logprobs_B, len(group))) for group in judged_PG]
 
 

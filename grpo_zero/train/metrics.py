@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,15 +20,19 @@ def rollout_metrics(judged_PG: Sequence[Sequence[Judged]]) -> dict[str, float]:
     lengths = np.array([len(row.completion.token_ids) for row in rows])
     correct_PG = np.array([[row.verdict.correct for row in group] for group in judged_PG])
     correct = correct_PG.reshape(-1)
+    success, num_answers = float(correct.mean()), correct_PG.shape[1]
     flat_P = is_zero_variance(rewards_PG).numpy()
     metrics = {
         "reward": rewards_PG.nanmean().item(),
-        "success": float(correct.mean()),
+        "reward_std": float(np.nanstd(rewards_PG.numpy())) if not rewards_PG.isnan().all() else math.nan,
+        "success": success,
         "length": float(lengths.mean()),
         "truncated_share": float(np.mean([not row.completion.is_finished for row in rows])),
         "zero_variance_share": float(flat_P.mean()),
         "zero_variance_all_right_share": float((flat_P & correct_PG.all(1)).mean()),
         "zero_variance_all_wrong_share": float((flat_P & ~correct_PG.any(1)).mean()),
+        "num_finished": sum(row.completion.is_finished for row in rows),
+        "zero_variance_expected": success**num_answers + (1 - success) ** num_answers,
         "num_tokens": int(lengths.sum()),
     }
     metrics |= verdict_means("", [row.verdict for row in rows])
@@ -43,17 +48,21 @@ def merge_updates(facts_U: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The facts of all updates on one rollout as one; an update without a token to forward counts as none.
 
     Losses and gradient norms are averaged over updates, means over tokens by the tokens they were taken over. ``logprob_gap``
-    compares sampler and trainer, so it is the first update's: after it the policy has moved.
+    compares sampler and trainer, so it is the first update's: after it the policy has moved. Skipped updates are in no mean,
+    unless there are no others.
     """
     facts_U = [facts for facts in facts_U if facts["forwarded_tokens"]]
+    num_skipped = sum(facts["skipped_updates"] for facts in facts_U)
+    merged = {"num_updates": len(facts_U) - num_skipped, "skipped_updates": num_skipped}
+    merged["forwarded_tokens"] = sum(facts["forwarded_tokens"] for facts in facts_U)
     if not facts_U:
-        return {"num_updates": 0, "loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
-    num_forwarded = sum(facts["forwarded_tokens"] for facts in facts_U)
-    merged = {"num_updates": len(facts_U), "forwarded_tokens": num_forwarded}
-    merged |= {name: float(np.mean([facts[name] for facts in facts_U])) for name in ("loss", "grad_norm")}
+        return merged | {"loss": 0.0, "grad_norm": 0.0}
     merged["logprob_gap"] = facts_U[0]["logprob_gap"]
+    taken_U = [facts for facts in facts_U if not facts["skipped_updates"]] or facts_U
+    merged |= {name: float(np.mean([facts[name] for facts in taken_U])) for name in ("loss", "grad_norm")}
+    num_tokens = sum(facts["forwarded_tokens"] for facts in taken_U)
     for name in facts_U[0].keys() - merged.keys():
-        merged[name] = sum(facts[name] * facts["forwarded_tokens"] for facts in facts_U) / num_forwarded
+        merged[name] = sum(facts[name] * facts["forwarded_tokens"] for facts in taken_U) / num_tokens
     return merged
 
 

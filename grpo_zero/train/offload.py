@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 
@@ -56,8 +56,8 @@ class Staging:
         self.device, self.chunk = device, chunk
         is_cuda = device.type == "cuda"
         self.stream = torch.cuda.Stream(device) if is_cuda else None
-        buffers = [torch.empty(4 * chunk, dtype=torch.uint8, pin_memory=is_cuda) for _ in range(NUM_BUFFERS)]
-        self.free: deque[tuple[Tensor, torch.cuda.Event | None]] = deque((buffer, None) for buffer in buffers)
+        self.buffers = [torch.empty(4 * chunk, dtype=torch.uint8, pin_memory=is_cuda) for _ in range(NUM_BUFFERS)]
+        self.free: deque[tuple[Tensor, torch.cuda.Event | None]] = deque((buffer, None) for buffer in self.buffers)
         """Buffers, oldest first, each with the end of the copy that still reads it."""
 
     def mark(self) -> torch.cuda.Event | None:
@@ -96,6 +96,11 @@ class Staging:
         """Wait until every upload has arrived."""
         if self.stream is not None:
             self.stream.synchronize()
+
+    def reset(self) -> None:
+        """All buffers are free again, also those of copies that an error broke off."""
+        self.finish()
+        self.free = deque((buffer, None) for buffer in self.buffers)
 
     def _download(self, source: Tensor) -> Staged:
         buffer, reader = self.free.popleft()
@@ -152,6 +157,16 @@ class HostGradients:
         self.hooks = []
         while self.in_flight:
             self.in_flight.popleft().result()
+
+    def drop(self) -> None:
+        """Catch no more and forget what there is, after an error: what else went wrong on the way goes with it."""
+        for hook in self.hooks:
+            hook.remove()
+        self.hooks = []
+        wait(self.in_flight)
+        self.in_flight.clear()
+        self.staging.reset()
+        self.forget()
 
     def forget(self) -> None:
         """Parameters have no gradient."""

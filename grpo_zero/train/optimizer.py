@@ -160,6 +160,10 @@ class AdamW:
         for parameter in self.parameters.values():
             parameter.grad = None
 
+    def drop(self) -> None:
+        """Give up an update that an error broke off: no gradients, as before ``begin``."""
+        self.zero_grad()
+
     def tensors(self) -> dict[str, Tensor]:
         """Every state tensor, by ``parameter/state``: the live ones, to be saved or filled."""
         return {f"{name}/{key}": x for name, state in self.states.items() for key, x in state.items()}
@@ -218,6 +222,11 @@ class HostAdamW(AdamW):
         super().zero_grad()
         self.gradients.forget()
         self.scale = 1.0
+
+    def drop(self) -> None:
+        """Give up an update that an error broke off, whichever thread met it."""
+        self.gradients.drop()
+        self.zero_grad()
 
 
 def total_norm(grads: Iterable[Tensor]) -> float:

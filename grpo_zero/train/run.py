@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from grpo_zero.config import Config, config_notes
 from grpo_zero.errors import UserError
-from grpo_zero.observe.console import Console
+from grpo_zero.observe.live import make_console
 from grpo_zero.observe.memory import peak_gib
+from grpo_zero.observe.phases import watched
 from grpo_zero.observe.record import StepRecord
+from grpo_zero.observe.sinks import require_installed
+from grpo_zero.out_of_memory import OutOfMemory
+from grpo_zero.report.write import report_line
 from grpo_zero.rollout.engine import Progress
 from grpo_zero.runs import checkpoint_folder, latest_checkpoint, new_run_folder, write_config
 from grpo_zero.train.adapters import adapt
+from grpo_zero.train.bad_batch import bad_answers, broken_weights
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint
 from grpo_zero.train.evaluate import evaluate
 from grpo_zero.train.interrupt import Interrupt, Terminated, interruptible
@@ -26,9 +32,11 @@ from grpo_zero.train.optimizer import make_optimizer
 from grpo_zero.train.planned import Prediction, settle_memory
 from grpo_zero.train.policy import load_policy, resolve_device, set_recompute
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
-from grpo_zero.train.recorder import Recorder, machine_facts
+from grpo_zero.train.recorder import Recorder, code_facts, machine_facts
 from grpo_zero.train.resume import Start, check_resumed, find_start
+from grpo_zero.train.shortage import explained
 from grpo_zero.train.summary import summarise
+from grpo_zero.train.watch import Watch
 
 
 def train(config: Config, resume: Path | None = None) -> Path:
@@ -47,10 +55,11 @@ def run_to_end(config: Config, resume: Path | None = None) -> tuple[Path, int]:
         The run folder, and the exit code: 0, or 128 + the number of the signal that ended the run after it was saved.
 
     Raises:
-        UserError: anything the user can mend, before the run folder is made; a verifier that keeps failing, or a checkpoint
-            that cannot be written, later.
+        UserError: anything the user can mend, before the run folder is made; a verifier that keeps failing, a checkpoint that
+            cannot be written, numbers that stay infinite, or too little memory for the smallest sizes, later.
     """
     start_s = time.perf_counter()
+    require_installed(config.training.sinks or ())
     notes = check_resumed(resume, config, "train") if resume else []
     start = find_start(config, resume)
     config, prediction = settle_memory(config, resolve_device(config.model.device), resume)
@@ -61,7 +70,7 @@ def run_to_end(config: Config, resume: Path | None = None) -> tuple[Path, int]:
     num_steps = training.max_steps or max(1, len(problems) // training.num_questions_per_batch)
 
     folder = resume or new_run_folder(config, "train")
-    console = Console(num_steps, first_step=start.step, max_minutes=training.max_minutes)
+    console = make_console(num_steps, first_step=start.step, max_minutes=training.max_minutes)
     console.line(
         f"{config.model.pretrained_model_path}: {policy.decoder.spec.num_parameters:,} weights on {policy.decoder.device}; "
         f"algorithm {config.algorithm.preset}"
@@ -78,14 +87,21 @@ def run_to_end(config: Config, resume: Path | None = None) -> tuple[Path, int]:
         console.line(f"dropped {setup.facts['dropped']} training problems that are among the held-out ones")
     if problems.num_too_long:
         console.line(f"left out {problems.num_too_long} problems whose prompt is over {training.max_prompt_len} tokens")
-    recorder = Recorder(folder, console, policy, start)
+    recorder = Recorder(folder, console, policy, start, config)
     run = Run(config, grpo, setup.held_out, recorder, folder, prediction)
     try:
-        with interruptible() as interrupt:
+        with (
+            interruptible() as interrupt,
+            explained(config, policy.decoder, lambda: grpo.sizes),
+            watched(console.phase),
+        ):
             step = run.loop(start, num_steps, start_s, interrupt)
         console.line(summarise(folder, run.facts(step), time.perf_counter() - start_s))
         if prediction:
             console.line(prediction.compared(device_peak_gib(policy.decoder.device)))
+        if training.report and step and not interrupt.is_set:
+            console.status("writing the report")
+            console.line(report_line(folder))
         if step:
             console.line(f"talk to it: grpo-zero chat --model {folder}; with --problem it is posed problems and judged")
         if step < num_steps:
@@ -142,12 +158,20 @@ class Run:
     ) -> None:
         self.prediction = prediction
         self.config, self.grpo, self.held_out, self.recorder = config, grpo, held_out, recorder
-        self.checkpoints = checkpoint_folder(config, folder)
+        self.folder, self.checkpoints = folder, checkpoint_folder(config, folder)
+        self.watch = Watch(config.training, grpo.policy.decoder, lambda: grpo.sizes)
+        self.num_updates = grpo.optimizer.num_steps
+        """Optimizer steps after the last whole step."""
         self.evaluated_step, self.success = -1, 0.0
         """Where held-out success was last measured, and what it was."""
 
     def loop(self, start: Start, num_steps: int, start_s: float, interrupt: Interrupt) -> int:
-        """Step until ``num_steps``, a signal, or the time limit after at least one step. Returns the last step done."""
+        """Step until ``num_steps``, a signal, or the time limit after at least one step. Returns the last step done.
+
+        Raises:
+            UserError: as ``run_to_end``.
+            OutOfMemory: for good; the last whole step is saved if no update came after it.
+        """
         training = self.config.training
         step, last_saved = start.step, start.step if start.checkpoint else None
         try:
@@ -160,6 +184,11 @@ class Run:
                 step += 1
                 self.recorder.write(done.record)
                 self.recorder.write_samples(step, "train", done.judged_PG, done.advantages_PG)
+                self.recorder.show_answers(step, done.judged_PG)
+                self.num_updates = self.grpo.optimizer.num_steps
+                self.tell(self.watch.after_step(done.record))
+                if self.watch.skipped.is_over:
+                    self.watch.stop(bad_answers(self.grpo, done), self.folder, self.grpo.policy.tokenizer)
                 if self.is_due(step):
                     self.evaluate(step, interrupt)
                 if training.ckpt_save_interval and step % training.ckpt_save_interval == 0:
@@ -169,6 +198,10 @@ class Run:
                 self.evaluate(step, interrupt)
         except Terminated:  # the weights are still those after `step`
             pass
+        except OutOfMemory:
+            if step and step != last_saved and self.grpo.optimizer.num_steps == self.num_updates:
+                self.save(step)
+            raise
         if step and step != last_saved:
             self.save(step)
         return step
@@ -182,6 +215,14 @@ class Run:
             return self.grpo.step(step, self.progress("sampling"))
         finally:
             interrupt.may_drop = lambda: False
+
+    def tell(self, notes: Sequence[str]) -> None:
+        """Print what a watch found. Sizes that were lowered go into config.yaml, so that a resumed run has them too."""
+        for note in notes:
+            self.recorder.console.line(f"note: {note}")
+        if self.grpo.sizes != self.config.training:
+            self.config = replace(self.config, training=self.grpo.sizes)
+            write_config(self.folder, self.config)
 
     def is_due(self, step: int) -> bool:
         """Whether held-out success is to be measured after this step."""
@@ -205,15 +246,22 @@ class Run:
             interrupt.may_drop = lambda: False
         self.recorder.write(StepRecord(step, "eval", metrics))
         self.recorder.write_samples(step, "eval", judged)
+        self.tell(self.watch.lowered())
         self.evaluated_step, self.success = step, metrics["eval/success"]
 
     def save(self, step: int) -> None:
         """Write a checkpoint, or say why it cannot be written.
 
         Raises:
-            UserError: it cannot, and ``training.ckpt_on_error`` is stop.
+            UserError: it cannot, and ``training.ckpt_on_error`` is stop; or the weights are broken.
         """
         training = self.config.training
+        broken = broken_weights(self.grpo.policy.decoder)
+        if broken:
+            raise UserError(
+                f"After step {step} {len(broken)} of the weights' tensors hold NaN or infinity, {broken[0]} first, so no "
+                "checkpoint is written: start from an earlier one with a lower training.learning_rate."
+            )
         self.recorder.sync()
         try:
             path = save_checkpoint(
@@ -255,4 +303,5 @@ class Run:
             "peak_gib": device_peak_gib(device),
             "peak_host_gib": peak_gib(),
             "machine": machine_facts(device),
+            "code": code_facts(),
         }

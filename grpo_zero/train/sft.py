@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from grpo_zero.config import Config
+from grpo_zero.config import Config, TrainingConfig
 from grpo_zero.errors import UserError
-from grpo_zero.observe.console import Console
+from grpo_zero.observe.live import make_console
 from grpo_zero.observe.record import StepRecord
+from grpo_zero.observe.sinks import require_installed
 from grpo_zero.runs import checkpoint_folder, new_run_folder, write_config
 from grpo_zero.tasks import Task
 from grpo_zero.train.adapters import adapt
+from grpo_zero.train.bad_batch import bad_demonstrations
 from grpo_zero.train.batch import TrainRow
+from grpo_zero.train.budget import Budget
 from grpo_zero.train.checkpoints import load_optimizer, save_checkpoint, save_model
 from grpo_zero.train.demonstrations import (
     demonstration_rows,
@@ -33,8 +37,10 @@ from grpo_zero.train.recorder import Recorder
 from grpo_zero.train.resume import check_resumed, find_start
 from grpo_zero.train.rows import weigh
 from grpo_zero.train.schedule import sft_learning_rate
+from grpo_zero.train.shortage import explained
 from grpo_zero.train.token_loss import DemonstrationLoss
 from grpo_zero.train.update import update
+from grpo_zero.train.watch import Watch
 
 
 def warm_start(config: Config, resume: Path | None = None) -> Path | None:
@@ -55,6 +61,7 @@ def warm_start_to_end(config: Config, resume: Path | None = None) -> tuple[Path 
     Raises:
         UserError: anything the user can mend, before the run folder is made.
     """
+    require_installed(config.training.sinks or ())
     output = Path(config.sft.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"sft.output is {str(output)!r}, which already exists: give another folder or remove it.")
@@ -74,7 +81,7 @@ def warm_start_to_end(config: Config, resume: Path | None = None) -> tuple[Path 
         load_optimizer(optimizer, start.checkpoint)
 
     folder = resume or new_run_folder(config, "sft")
-    recorder = Recorder(folder, Console(sft.max_steps, first_step=start.step), policy, start)
+    recorder = Recorder(folder, make_console(sft.max_steps, first_step=start.step), policy, start, config)
     for note in (*notes, *start.notes):
         recorder.console.line(f"note: {note}")
     if notes:
@@ -83,15 +90,25 @@ def warm_start_to_end(config: Config, resume: Path | None = None) -> tuple[Path 
         prediction.write(folder)
         recorder.console.line(prediction.line)
     checkpoints = checkpoint_folder(config, folder)
-    engine = make_engine(policy, training)
+    engine, budget = make_engine(policy, training), Budget(training)
+
+    def sizes() -> TrainingConfig:
+        return replace(budget.training, num_slots=engine.num_slots)
+
+    watch = Watch(training, policy.decoder, sizes)
     step = start.step
     try:
-        with interruptible() as interrupt:
+        with interruptible() as interrupt, explained(config, policy.decoder, sizes, "sft"):
             while step < sft.max_steps and not interrupt.is_set:
                 step += 1
-                record = _step(policy, optimizer, rows_of_step(step), step, config)
-                if step % sft.log_interval == 0 or step in (1, sft.max_steps):
+                rows = rows_of_step(step)
+                record = _step(policy, optimizer, rows, step, config, budget)
+                if step % sft.log_interval == 0 or step in (1, sft.max_steps) or record.metrics["skipped_updates"]:
                     recorder.write(record)
+                for note in watch.after_step(record):
+                    recorder.console.line(f"note: {note}")
+                if watch.skipped.is_over:
+                    watch.stop(bad_demonstrations(policy, rows, record, budget), folder, policy.tokenizer)
                 if sft.eval_interval and (step % sft.eval_interval == 0 or step == sft.max_steps):
                     metrics, judged = evaluate(policy, engine, task, held_out, config)
                     recorder.write(StepRecord(step, "eval", metrics))
@@ -126,12 +143,19 @@ def _data(config: Config, policy: Policy, task: Task) -> tuple[Callable[[int], l
     return partial(demonstration_rows, demonstrations, config), held_out
 
 
-def _step(policy: Policy, optimizer: AdamW, rows: list[TrainRow], step: int, config: Config) -> StepRecord:
+def _step(
+    policy: Policy, optimizer: AdamW, rows: list[TrainRow], step: int, config: Config, budget: Budget
+) -> StepRecord:
     started = time.perf_counter()
     num_tokens = sum(len(row.completion_ids) for row in rows)
     learning_rate = sft_learning_rate(step, config.sft)
     weighed = weigh(rows, "token", config.training.max_gen_len)
-    facts = update(policy, optimizer, weighed, DemonstrationLoss(), learning_rate=learning_rate, config=config.training)
+    facts = budget.attempt(
+        lambda training: update(policy, optimizer, weighed, DemonstrationLoss(), learning_rate, training),
+        weighed,
+        "the update",
+        optimizer,
+    )
     step_s = time.perf_counter() - started
     return StepRecord(
         step,
@@ -139,6 +163,7 @@ def _step(policy: Policy, optimizer: AdamW, rows: list[TrainRow], step: int, con
         {
             "loss": facts["loss"],
             "grad_norm": facts["grad_norm"],
+            "skipped_updates": facts.get("skipped_updates", 0),
             "learning_rate": learning_rate,
             "step_s": step_s,
             "tokens_per_s_update": num_tokens / step_s,

@@ -32,6 +32,7 @@ def summarise(folder: Path, facts: Mapping[str, Any], seconds: float) -> str:
         **facts,
         "seconds": round(seconds, 1),
         "step_s_median": statistics.median([row["step_s"] for row in trained]) if trained else None,
+        "skipped_updates": sum(row.get("skipped_updates", 0) for row in trained),
         "sampled_tokens_per_s": _ratio(trained, "num_tokens", "sample_s"),
         "updated_tokens_per_s": _ratio(trained, "forwarded_tokens", "update_s"),
         "before": _eval_facts(evals[0]) if evals else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import islice
 
@@ -30,7 +31,8 @@ def update(
     config: TrainingConfig,
     temperature: float = 1.0,
 ) -> dict[str, float]:
-    """Learn from ``rows`` in one optimizer step.
+    """Learn from ``rows`` in one optimizer step; in none where loss or gradient norm is not finite: then weights, moments and
+    ``num_steps`` stay as they are.
 
     Args:
         rows: completions to forward, a group's rows together; their weights are those of the whole update.
@@ -41,7 +43,8 @@ def update(
 
     Returns:
         Facts: ``loss``, ``grad_norm`` (before clipping), ``forwarded_tokens``, and means over forwarded tokens: ``entropy``,
-        ``logprob_gap`` (nats) and the loss's own. With no token to forward there is no step, and only the first three, all 0.
+        ``logprob_gap`` (nats) and the loss's own; ``skipped_updates`` is 1 without a step, else 0. With no token to forward
+        there is no step, and only the first three, all 0.
     """
     rows = [row for row in rows if row.completion_ids]
     if not rows:
@@ -56,11 +59,14 @@ def update(
         optimizer.gather()
         num_forwarded += len(batch.completion)
     with phase("optimizer"):
-        grad_norm = optimizer.clip(config.max_grad_norm)
-        optimizer.step(learning_rate)
+        grad_norm = optimizer.clip(config.max_grad_norm)  # a GPU is waited for here
+        sums = {name: sum(part[name].item() for part in parts) for name in parts[0]}
+        is_skipped = not (math.isfinite(sums["loss"]) and math.isfinite(grad_norm))
+        if not is_skipped:
+            optimizer.step(learning_rate)
         optimizer.zero_grad()
-    sums = {name: sum(part[name].item() for part in parts) for name in parts[0]}  # a GPU is waited for here, once
     facts = {"loss": sums.pop("loss"), "grad_norm": grad_norm, "forwarded_tokens": num_forwarded}
+    facts["skipped_updates"] = int(is_skipped)
     return facts | {name: value / num_forwarded for name, value in sums.items()}
 
 
@@ -97,11 +103,13 @@ def row_logprobs(
     flat: list[float] = []
     was_training = decoder.training
     decoder.eval()
-    for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
-        batch = pack(micro_rows, decoder.device)
-        hidden_CE = decoder(batch.tokens_T, batch.positions_T, batch.attend)[batch.predictor_C]
-        head = (decoder.head_weight_VE, batch.completion.targets_C, config.temperature, has_token_V)
-        flat += chunked_logprobs(hidden_CE, *head, config.head_chunk_tokens).tolist()
-    decoder.train(was_training)
+    try:
+        for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
+            batch = pack(micro_rows, decoder.device)
+            hidden_CE = decoder(batch.tokens_T, batch.positions_T, batch.attend)[batch.predictor_C]
+            head = (decoder.head_weight_VE, batch.completion.targets_C, config.temperature, has_token_V)
+            flat += chunked_logprobs(hidden_CE, *head, config.head_chunk_tokens).tolist()
+    finally:
+        decoder.train(was_training)
     values = iter(flat)
     return [list(islice(values, len(row.completion_ids))) for row in rows]

@@ -10,12 +10,14 @@ from helpers.tiny import SPECS, GradientCatcher, policy_of, random_rows, tiny_de
 
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.attention import DenseMask, GroupLayout, PackedGroups, dense_mask, packed_positions
+from grpo_zero.model.decoder import Decoder
 from grpo_zero.presets import PRESETS, AlgorithmConfig, with_preset
 from grpo_zero.rollout import static as static_module
-from grpo_zero.rollout.engine import Engine
+from grpo_zero.rollout.engine import STRATEGIES, Engine
 from grpo_zero.rollout.graphs import StepGraphs
 from grpo_zero.rollout.grid import scores
 from grpo_zero.rollout.naive import naive_generate
+from grpo_zero.rollout.request import Request
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train import optimizer as optimizer_module
 from grpo_zero.train.moments import dither, quantise_signed, quantise_unsigned
@@ -24,6 +26,7 @@ from grpo_zero.train.optimizer import AdamW, HostAdamW
 from grpo_zero.train.rows import weigh
 from grpo_zero.train.token_loss import GRPOLoss
 from grpo_zero.train.update import update
+from grpo_zero.types import Completion
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 GROUPS = [GroupLayout(5, (3, 0, 7)), GroupLayout(9, (1,)), GroupLayout(4, (6, 6, 2, 8))]
@@ -49,6 +52,26 @@ def test_engine_equals_naive(family: str, num_slots: int | None, decode: str) ->
     engine = Engine(decoder, stop_ids, None, num_slots, decode=decode).generate(PROMPTS, 3, params)
     naive = naive_generate(decoder, PROMPTS, 3, params, stop_ids=stop_ids)
     assert [[c.token_ids for c in group] for group in engine] == [[c.token_ids for c in group] for group in naive]
+
+
+@pytest.mark.parametrize("decode", ["dynamic", "static"])
+def test_a_real_shortage_leaves_sampling_with_fewer_slots(decode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, params = tiny_decoder("qwen2").cuda(), SamplingParams(20, temperature=0.0)
+    expected = Engine(decoder, frozenset(), None, 3, decode=decode).generate(PROMPTS, 3, params)
+    strategy, seen = STRATEGIES[decode], []
+
+    def limited(decoder: Decoder, request: Request) -> list[list[Completion]]:
+        found = strategy(decoder, request)
+        seen.append(request.num_slots)
+        if request.num_slots > 3:
+            torch.empty(2**50, dtype=torch.uint8, device="cuda")
+        return found
+
+    monkeypatch.setitem(STRATEGIES, decode, limited)
+    engine = Engine(decoder, frozenset(), None, 12, decode=decode)
+    found = engine.generate(PROMPTS, 3, params)
+    assert (seen, engine.num_slots) == ([12, 6, 3], 3)
+    assert [[c.token_ids for c in group] for group in found] == [[c.token_ids for c in group] for group in expected]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -64,6 +64,7 @@ def run_settings(model_folder: Path, log_dir: Path, *more: str) -> list[str]:
         "training.max_steps=4",
         "training.eval_interval=2",
         "training.ckpt_save_interval=0",
+        "training.report=false",
         f"training.log_dir={log_dir}",
         *more,
     ]

@@ -20,6 +20,7 @@ LAYERS = [
         "errors",
         "json_text",
         "allocator",
+        "out_of_memory",
         "randomness",
         "settings",
         "presets",
@@ -29,7 +30,8 @@ LAYERS = [
         "packaged",
     },
     {"text", "tasks", "reference", "observe", "algorithms"},
-    {"scores"},
+    {"scores", "doctor"},
+    {"report", "dashboard"},
     {"model"},
     {"plan"},
     {"checkpoint"},
@@ -48,6 +50,7 @@ TORCH_FREE = [
     "errors",
     "json_text",
     "allocator",
+    "out_of_memory",
     "randomness",
     "settings",
     "presets",
@@ -61,8 +64,19 @@ TORCH_FREE = [
     "reference",
     "observe",
     "scores",
+    "doctor",
+    "report",
 ]
-TORCH_FREE += ["rollout.scheduler", "model.spec", "model.families", "bench.workloads", "plan", "commands.plan"]
+TORCH_FREE += [
+    "rollout.scheduler",
+    "model.spec",
+    "model.families",
+    "bench.workloads",
+    "plan",
+    "commands.plan",
+    "commands.doctor",
+]
+TORCH_FREE += ["dashboard", "commands.dashboard"]
 
 
 def module_name(path: Path) -> str:
@@ -170,7 +184,7 @@ def test_the_model_knows_nothing_of_engine_loss_or_optimizer() -> None:
         if folder in tops:
             tops[folder] |= {target.split(".")[0] for target in imports_of(name)} - {folder}
     assert tops["model"] <= {"errors", "types"}
-    assert tops["rollout"] <= {"allocator", "model", "types", "randomness", "errors", "observe"}
+    assert tops["rollout"] <= {"allocator", "out_of_memory", "model", "types", "randomness", "errors", "observe"}
     watched = {target for name in MODULES if name.startswith("rollout") for target in imports_of(name)}
     assert {target for target in watched if target.startswith("observe")} == {"observe.phases"}
     assert tops["algorithms"] <= {"types", "errors"}

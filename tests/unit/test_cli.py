@@ -22,7 +22,7 @@ from grpo_zero.observe.files import read_rows
 from grpo_zero.train.checkpoints import save_model
 from grpo_zero.train.policy import load_policy
 
-COMMANDS = ("train", "sft", "eval", "chat", "export", "check-task", "plan", "bench")
+COMMANDS = ("train", "sft", "eval", "chat", "export", "check-task", "plan", "bench", "doctor", "report")
 
 HELP = """
 import contextlib, io, sys
@@ -36,7 +36,7 @@ for arguments in ([], *([name] for name in sys.argv[1:])):
     except SystemExit as stop:
         assert stop.code == 0
     assert "usage: grpo-zero" in out.getvalue()
-slow = {"torch", "transformers", "tensorboard", "pyarrow", "tokenizers", "numpy"} & set(sys.modules)
+slow = {"torch", "transformers", "tensorboard", "pyarrow", "tokenizers", "numpy", "matplotlib", "rich"} & set(sys.modules)
 assert not slow, slow
 """
 
@@ -349,3 +349,23 @@ def test_settings_may_stand_anywhere() -> None:
     assert parse(["bench", "W1", "--repeats", "2", "training.max_gen_len=8"]).overrides == ["training.max_gen_len=8"]
     with pytest.raises(SystemExit):
         parse(["export", "a", "b", "training.max_steps=1"])
+
+
+TALKATIVE = """
+import sys
+from grpo_zero import cli
+cli._plan = lambda options: [print("a line") for _ in range(100_000)] and 0
+sys.exit(cli.main(["plan"]))
+"""
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    """``grpo-zero ... | head -1``"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", TALKATIVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "a line\n"
+    process.stdout.close()
+    assert process.wait(60) == 141
+    assert process.stderr.read() == ""
+    process.stderr.close()

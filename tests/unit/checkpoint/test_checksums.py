@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from grpo_zero.checkpoint.atomic import recover
+from grpo_zero.checkpoint.atomic import recover, remove_folder
 from grpo_zero.checkpoint.checksums import CHECKSUMS_FILE, damage, write_checksums
 
 
@@ -62,3 +63,19 @@ def test_a_kill_between_the_two_renames_is_undone(tmp_path: Path) -> None:
     recover(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step_000001", "step_000002"]
     assert (tmp_path / "step_000001" / "state").read_text() == "1"
+
+
+def test_a_kill_in_the_midst_of_removing_leaves_nothing_under_the_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path, **_: object) -> None:
+        (path / "state").unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        remove_folder(folder)
+    assert not folder.exists()
+    monkeypatch.undo()
+    recover(folder.parent)
+    assert not [path for path in folder.parent.iterdir() if folder.name in path.name]

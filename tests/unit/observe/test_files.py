@@ -22,6 +22,7 @@ SAMPLE = SampleRecord(
     advantage=0.5,
     finish_reason="stop",
     correct=True,
+    length=12,
 )
 
 

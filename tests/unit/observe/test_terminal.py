@@ -135,8 +135,8 @@ def test_what_shows_texts_of_others_has_no_print(module: str) -> None:
 def test_samples_keep_every_text_exactly(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("samples") / "samples.jsonl"
     file = SamplesFile(path)
-    file.write(SampleRecord(1, "train", text, text, 0.0, {text: 0.0}, text, None, "stop", False))
-    file.write(SampleRecord(2, "train", "", "", 0.0, {}, "", None, "stop", False))
+    file.write(SampleRecord(1, "train", text, text, 0.0, {text: 0.0}, text, None, "stop", False, 3))
+    file.write(SampleRecord(2, "train", "", "", 0.0, {}, "", None, "stop", False, 0))
     file.close()
     first, second = read_rows(path)
     # Two halves of a pair side by side are one character in JSON as in UTF-16.

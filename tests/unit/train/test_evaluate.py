@@ -94,6 +94,7 @@ def test_the_numbers_of_a_step() -> None:
     assert metrics == pytest.approx(
         {
             "reward": 3.5 / 8,
+            "reward_std": (3.25 / 8 - (3.5 / 8) ** 2) ** 0.5,
             "reward/answer": 3.5 / 8,
             "success": 3 / 8,
             "length": 4.0,
@@ -103,6 +104,8 @@ def test_the_numbers_of_a_step() -> None:
             "zero_variance_share": 0.5,
             "zero_variance_all_right_share": 0.25,
             "zero_variance_all_wrong_share": 0.25,
+            "zero_variance_expected": (3 / 8) ** 2 + (5 / 8) ** 2,
+            "num_finished": 7,
             "num_tokens": 32,
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -80,10 +81,12 @@ def test_facts_of_several_updates_become_one() -> None:
     dead = {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
     first = {"loss": 0.3, "grad_norm": 3.0, "forwarded_tokens": 10, "entropy": 1.0, "logprob_gap": 0.001}
     second = {"loss": 0.6, "grad_norm": 0.0, "forwarded_tokens": 30, "entropy": 2.0, "logprob_gap": 0.5}
+    first, second = (facts | {"skipped_updates": 0} for facts in (first, second))
     merged = merge_updates([dead, first, second])
     assert merged == pytest.approx(
         {
             "num_updates": 2,
+            "skipped_updates": 0,
             "loss": 0.45,
             "grad_norm": 1.5,
             "forwarded_tokens": 40,
@@ -91,4 +94,14 @@ def test_facts_of_several_updates_become_one() -> None:
             "logprob_gap": 0.001,
         }
     )
-    assert merge_updates([dead]) == merge_updates([]) == {"num_updates": 0, **dead}
+    assert merge_updates([dead]) == merge_updates([]) == {"num_updates": 0, "skipped_updates": 0, **dead}
+
+
+def test_a_skipped_update_is_counted_and_in_no_mean_of_the_others() -> None:
+    taken = {"loss": 0.3, "grad_norm": 3.0, "forwarded_tokens": 10, "logprob_gap": 0.001, "entropy": 1.0}
+    broken = dict.fromkeys(taken, math.nan) | {"forwarded_tokens": 30, "skipped_updates": 1}
+    merged = merge_updates([taken | {"skipped_updates": 0}, broken])
+    assert merged == pytest.approx(taken | {"num_updates": 1, "skipped_updates": 1, "forwarded_tokens": 40})
+    alone = merge_updates([broken])
+    assert (alone["num_updates"], alone["skipped_updates"]) == (0, 1)
+    assert math.isnan(alone["loss"]), "shown as it was"

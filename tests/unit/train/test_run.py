@@ -64,6 +64,7 @@ def test_the_run_folder_tells_everything(model_folder: Path, tmp_path: Path, cap
     assert summary["sampled_tokens_per_s"] > 0
     assert summary["peak_gib"] > 0
     assert summary["machine"]["device"] == "cpu"
+    assert summary["code"]["grpo_zero"]
 
     assert list(folder.glob("events.out.tfevents.*"))
     assert latest_checkpoint(folder / "checkpoints").name == "step_000003"

@@ -77,10 +77,10 @@ def test_interrupted_and_resumed_is_one_run(config: Config, tmp_path: Path, monk
     )
     real_step = sft_module._step
 
-    def step_and_interrupt(policy, optimizer, rows, step, config):
+    def step_and_interrupt(policy, optimizer, rows, step, *rest):
         if step == 5:
             signal.raise_signal(signal.SIGINT)
-        return real_step(policy, optimizer, rows, step, config)
+        return real_step(policy, optimizer, rows, step, *rest)
 
     monkeypatch.setattr(sft_module, "_step", step_and_interrupt)
     assert warm_start(config) is None, "interrupted"

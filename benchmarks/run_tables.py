@@ -1,0 +1,92 @@
+"""Tables and sentences about whole runs: killed ones, long ones, LoRA, the example task."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from table_parts import load, processor, wrapped
+
+
+def kills_table() -> str:
+    """For docs/runs.md."""
+    result = load("kills")
+    lines = ["| kill | moment | resumed from step | last step recorded | newest checkpoint | steps to do again |"]
+    lines.append("|---|---|---|---|---|---|")
+    for row in result["table"]:
+        cells = ("kill", "moment", "resumed_from", "last_step", "latest_checkpoint", "steps_to_redo")
+        lines.append("| " + " | ".join(str(row[cell]) for cell in cells) + " |")
+    ends = "equal to" if result["same_curve"] and result["same_weights"] else "not equal to"
+    lines += [
+        "",
+        wrapped(
+            f"{result['kills']} kills with SIGKILL, {result['while_saving']} of them while a checkpoint was being written: "
+            f"{result['checkpoints_lost']} checkpoints lost, {result['wrong_resumes']} wrong resumes, "
+            f"{result['steps_redone']} steps done again. metrics.jsonl (but for time and memory), weights and optimizer states "
+            f"at the end are {ends} those of the run that was not killed, to the last bit. `python benchmarks/kills.py --write`, "
+            f"commit {result['commit']}."
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def soak_sentence() -> str:
+    """For docs/runs.md."""
+    result = load("soak")
+    memory, files = result["resident_gib"], result["open_files"]
+    return wrapped(
+        f"{result['answers']:,} answers of the quickstart ({len(result['peak_gib_by_step'])} steps, "
+        f"{result['seconds'] / 60:.0f} minutes): resident memory {memory['after warm-up']:.3f} GiB after the warm-up, "
+        f"{memory['at the end']:.3f} GiB at the end ({100 * memory['growth']:+.1f} %; medians of the highest value of 10 steps); "
+        f"open files {files['after warm-up']} and {files['at the end']}. `{result['command']} --write`, {processor(result)}, "
+        f"commit {result['commit']}."
+    )
+
+
+def near_miss_sentence() -> str:
+    """For docs/tasks.md."""
+    result = load("near_miss")
+    points = ", ".join(f"{100 * row['success']:.1f} % at step {row['step']}" for row in result["curve"])
+    return wrapped(
+        f"[`examples/near_miss.py`](../examples/near_miss.py) on the packaged model: sampled success {points}. "
+        f"`{result['command']} --write`, {processor(result)}, commit {result['commit']}."
+    )
+
+
+def lora_table() -> str:
+    """For docs/lora.md."""
+    result = load("lora")
+    lines = [
+        "| what is trained | sampled success before | after, % | greedy after, % | seconds | step s | peak GiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, variant in result["variants"].items():
+        runs = variant["runs"]
+        cells = [
+            _mean(runs, "before", "success"),
+            _mean(runs, "after", "success"),
+            _mean(runs, "after", "greedy_success"),
+        ]
+        seconds, step_s, peak = (
+            statistics.mean(run[key] for run in runs) for key in ("seconds", "step_s_median", "peak_gib")
+        )
+        shown = " | ".join(f"{cell:.1f}" for cell in cells)
+        lines.append(f"| {name} | {shown} | {seconds:.0f} | {step_s:.1f} | {peak:.2f} |")
+    first = next(iter(result["variants"].values()))["runs"]
+    settings = "; ".join(
+        f"{name}: `{' '.join(variant['settings'])}`"
+        for name, variant in result["variants"].items()
+        if variant["settings"]
+    )
+    lines += [
+        "",
+        wrapped(
+            f"The quickstart, {len(first)} seed{'s' if len(first) > 1 else ''}. {settings}. {processor(first[0])}, "
+            f"{first[0]['machine']['threads']} threads; `{result['command']} --write`, commit {result['commit']}."
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _mean(runs: list[dict[str, Any]], when: str, name: str) -> float:
+    return 100 * statistics.mean(run[when][name] for run in runs)

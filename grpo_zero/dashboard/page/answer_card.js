@@ -1,0 +1,58 @@
+/** One answer with its verdict, and rows of marks for many. */
+
+import { ask } from "./api.js";
+import { element, fill } from "./dom.js";
+import { short, signed } from "./numbers.js";
+import { visibleText } from "./visible_text.js";
+
+const SIGNS = { right: "✓", wrong: "✗", truncated: "✂" };
+const MORE_CHARACTERS = 50000;
+
+/** The answers of a group side by side. */
+export function answerGrid(run, answers) {
+  return element("div", { class: "answers" }, answers.map((answer, at) => answerCard(run, answer, at + 1)));
+}
+
+/** Signs of a group's answers; each says in words what it means. */
+export function marks(list) {
+  const counts = Object.keys(SIGNS).map((mark) => [mark, list.filter((one) => one === mark).length]).filter(([, count]) => count);
+  const words = counts.map(([mark, count]) => `${count} ${mark}`).join(", ");
+  return element("span", { class: "marks", role: "img", "aria-label": words },
+    list.slice(0, 32).map((mark) => element("span", { class: mark }, SIGNS[mark])), list.length > 32 ? "…" : null);
+}
+
+function answerCard(run, answer, number) {
+  const length = answer.length === null || answer.length === undefined ? `${short(answer.characters)} characters` : `${short(answer.length)} tokens`;
+  const facts = [
+    ["reward", short(answer.reward)], ["advantage", signed(answer.advantage)], ["length", length], ["ended by", answer.finish_reason === "stop" ? "itself" : "length limit"],
+  ];
+  const parts = Object.entries(answer.parts ?? {}).map(([name, value]) => `${name} ${short(value)}`).join(" · ");
+  const text = element("pre", { tabindex: "0", role: "region", "aria-label": `Text of answer ${number}` }, visibleText(answer.response));
+  return element("article", { class: `answer ${answer.mark}` },
+    element("h3", {}, element("span", { class: answer.mark, "aria-hidden": "true" }, SIGNS[answer.mark]), ` ${number} ${answer.mark}`),
+    element("dl", { class: "facts" }, facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
+    element("p", { class: "reason" }, visibleText(answer.reason ?? ""), parts ? element("span", { class: "quiet" }, ` (${parts})`) : null),
+    text,
+    answer.characters > answer.response.length ? moreButton(run, answer, text) : null);
+}
+
+/** Adds the text that did not come with the group, a piece at a time, so that a megabyte does not come unasked. */
+function moreButton(run, answer, text) {
+  let end = answer.response.length;
+  const words = () => `Show more: ${end.toLocaleString("en")} of ${answer.characters.toLocaleString("en")} characters are shown`;
+  const button = element("button", { type: "button", class: "more" }, words());
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      const more = await ask("text", { run, at: answer.at, start: end, count: MORE_CHARACTERS });
+      text.append(...visibleText(more.text));
+      end += MORE_CHARACTERS;
+      fill(button, words());
+    } catch (error) {
+      fill(button, error.message);
+    }
+    button.disabled = false;
+    if (end >= answer.characters) button.remove();
+  });
+  return button;
+}

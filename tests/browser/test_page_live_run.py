@@ -1,0 +1,51 @@
+"""The page beside a real run of the packaged model: it appears, grows and ends without a reload."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+SETTINGS = [
+    "training.max_steps=3",
+    "training.batch_size=16",
+    "training.num_questions_per_batch=4",
+    "training.eval_interval=3",
+    "training.max_gen_len=48",
+    "training.run_name=live",
+    "data.train_size=64",
+    "data.test_size=8",
+]
+
+
+def test_a_run_is_watched_from_its_start_to_its_end(tmp_path: Path, serve: Callable, open_page: Callable) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    page = open_page(serve(runs))
+    page.get_by_text("There is no run yet").wait_for()
+    command = [sys.executable, "-m", "grpo_zero.cli", "train", *SETTINGS, f"training.log_dir={runs}"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            page.set_default_timeout(240_000)
+            page.locator("#runs li", has_text="live").wait_for()
+            page.locator('[data-panel="success"] .plot-container').wait_for()
+            page.locator('[data-panel="reward"] .plot-container').wait_for()
+            page.locator("#runs li", has_text="live").get_by_text("finished").wait_for()
+            assert process.wait(timeout=240) == 0, (tmp_path / "log").read_text()
+        finally:
+            process.kill()
+            process.wait()
+    for panel, last in (("success", 3), ("reward", 3)):
+        newest = f"""() => document.querySelector('[data-panel="{panel}"] .chart').data.at(-1).x.at(-1)"""
+        for _ in range(100):
+            if page.evaluate(newest) == last:
+                break
+            page.wait_for_timeout(100)
+        assert page.evaluate(newest) == last, panel
+    page.get_by_role("button", name="Answers").click()
+    page.get_by_text("Step 3: 4 of 4 groups").wait_for()
+    card = page.locator(".answer").first
+    card.wait_for()
+    assert "tokens" in card.inner_text(), "a run writes how many tokens an answer has"
