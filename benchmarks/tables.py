@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from check_tables import coverage_table, mutants_sentence
 from run_tables import kills_table, near_miss_sentence, soak_sentence
 from table_parts import interval, load, mean, processor, wrapped
 
@@ -182,30 +183,6 @@ def verifiers_sentence() -> str:
     return wrapped(
         f"Verifying takes: {usual} (medians). {count:,} hostile texts of up to 20,000 characters through each raised nothing; "
         f"the slowest took: {slowest}. {processor(result)}; `{result['command']}`, commit {result['commit']}."
-    )
-
-
-def coverage_table() -> str:
-    """For docs/benchmarks.md."""
-    result = _load("coverage")
-    lines = ["| part | lines run by tests, % | branches, % | lines |", "|---|---|---|---|"]
-    for name, found in result["parts"].items():
-        lines.append(f"| {name} | {found['lines']:.1f} | {found['branches']:.1f} | {found['num_lines']} |")
-    lines.append("")
-    lines.append(_wrapped(f"coverage {result['coverage']}; `{result['command']}`, commit {result['commit']}."))
-    return "\n".join(lines)
-
-
-def mutants_sentence() -> str:
-    """For docs/benchmarks.md."""
-    result = _load("mutants")
-    modules = result["modules"].values()
-    total, same = (sum(found[key] for found in modules) for key in ("mutants", "equivalent"))
-    survivors = sum(len(found["survivors"]) for found in modules)
-    return _wrapped(
-        f"{total} small changes of the parser, the tags and Countdown's verdict: {same} mean the same, each with its reason in "
-        f"the file, and of the others {survivors or 'none'} survive{'s' * (survivors == 1)} the tests. `{result['command']}`, commit "
-        f"{result['commit']}."
     )
 
 
