@@ -31,6 +31,7 @@ RIGHT = "<think>one\ntwo</think>\n<answer>1+2</answer>"
         pytest.param("", "<think><answer>1</think></answer>", False, id="crossed"),
         pytest.param("", "<think>a</think><answer>1</answer><answer>2</answer>", False, id="two"),
         pytest.param("", "<think>a</think><answer>1", False, id="unclosed"),
+        pytest.param("", "<think>a /think> b</think><answer>1 /answer> 2</answer>", True, id="pieces-of-tags"),
         pytest.param("", f"\n {RIGHT}", True, id="space-before"),
         pytest.param("Let me see. ", RIGHT, True, id="F08-prompt-without-tag"),
         pytest.param("<think>a<think>b", "c</think><answer>1</answer>", True, id="F08-the-last-of-two"),
@@ -79,6 +80,8 @@ def test_an_end_marker_inside_the_text_is_text() -> None:
         ("</think><answer></answer>", ""),
         ("</think><answer>\n1\n</answer>", "\n1\n"),
         ("a</think><answer>1</answer></think>", "1"),
+        ("a /think> <answer>1</answer></think>", None),
+        ("a</think><answer>1 /answer> 2</answer>", "1 /answer> 2"),
         ("", None),
     ],
 )
