@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from check_tables import coverage_table, mutants_sentence
 from run_tables import kills_table, lora_table, near_miss_sentence, soak_sentence
 from table_parts import interval, load, mean, processor, wrapped
 
@@ -305,6 +306,8 @@ SECTIONS = {
         "peers": peers_table,
         "same curve": same_curve_table,
         "smollm2": smollm2_sentence,
+        "coverage": coverage_table,
+        "mutants": mutants_sentence,
     },
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from grpo_zero.doctor.diagnose import closing_line, diagnose
 from grpo_zero.doctor.evidence import Evidence, percent, read_run
 from grpo_zero.doctor.finding import Finding
+from grpo_zero.observe.terminal import show
 
 WIDTH = 110
 
@@ -19,11 +20,11 @@ def show_findings(folder: Path) -> None:
         UserError: the folder holds no GRPO run.
     """
     evidence = read_run(folder)
-    print(f"{folder}: {_so_far(evidence)}")
+    show(f"{folder}: {_so_far(evidence)}")
     found = diagnose(evidence)
     for finding in found:
-        print("\n" + "\n".join(_lines(finding)))
-    print(("\n" if found else "") + closing_line(evidence, len(found)))
+        show("\n" + "\n".join(_lines(finding)))
+    show(("\n" if found else "") + closing_line(evidence, len(found)))
 
 
 def _so_far(evidence: Evidence) -> str:

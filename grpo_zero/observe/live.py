@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TextIO
 from grpo_zero.observe.console import Console, duration
 from grpo_zero.observe.curve import sparkline
 from grpo_zero.observe.record import StepRecord
-from grpo_zero.observe.terminal import one_line
+from grpo_zero.observe.terminal import one_line, show
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -74,15 +74,16 @@ class LiveView(Console):
         super().write(record)
 
     def line(self, text: str) -> None:
-        """Prints a lasting line above the view."""
-        self._stream.write((ERASE if self._is_shown else "") + text + "\n")
+        """Prints a lasting line above the view, made harmless as the console's are."""
+        self._stream.write(ERASE if self._is_shown else "")
+        show(text, stream=self._stream)
         if self._is_shown:
             self._draw()
         self._stream.flush()
 
     def status(self, text: str) -> None:
         """Shows what is being done, a few times a second."""
-        self._doing = text
+        self._doing = one_line(text)
         self._is_shown = True
         if self._clock() >= self._next_draw_s:
             self._draw()

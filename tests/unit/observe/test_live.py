@@ -216,3 +216,14 @@ def test_drawing_takes_little_time(size: list[int]) -> None:
     for _ in range(10_000):
         view.status("sampling")
     assert time.perf_counter() - start_s < 1.0
+
+
+def test_lines_and_status_of_any_text_move_nothing() -> None:
+    stream = Terminal()
+    view = LiveView(stream=stream, clock=Clock())
+    view.line(HOSTILE)
+    view.status(HOSTILE)
+    view.line(HOSTILE)
+    view.close()
+    assert stream.shown()[:2] == [harmless(HOSTILE)] * 2
+    assert "\x1b[2J" not in stream.getvalue()

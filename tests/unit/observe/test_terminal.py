@@ -121,7 +121,8 @@ def test_standard_output_is_the_default(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    "module", ["commands/chat.py", "commands/check_task.py", "commands/evaluate.py", "observe/console.py"]
+    "module",
+    ["commands/chat.py", "commands/check_task.py", "commands/evaluate.py", "commands/doctor.py", "observe/console.py"],
 )
 def test_what_shows_texts_of_others_has_no_print(module: str) -> None:
     source = (Path(grpo_zero.__file__).parent / module).read_text(encoding="utf-8")

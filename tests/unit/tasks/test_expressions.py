@@ -31,6 +31,11 @@ from grpo_zero.tasks.expressions import MAX_CHARACTERS, ExpressionError, read_ex
         ("6 \u00d7 4 \u00f7 2 \u2212 1", 11, (6, 4, 2, 1)),
         ("2\u00b73", 6, (2, 3)),
         ("(" * 400 + "1" + ")" * 400, 1, (1,)),
+        (" " * 1000 + "1", 1, (1,)),
+        ("1" + " " * 1000, 1, (1,)),
+        ("8/1", 8, (8, 1)),
+        ("8/-1", -8, (8, 1)),
+        ("999999999999", 999999999999, (999999999999,)),
     ],
 )
 def test_reads(text: str, value: Fraction, numbers: tuple[int, ...]) -> None:
@@ -64,6 +69,8 @@ def test_reads(text: str, value: Fraction, numbers: tuple[int, ...]) -> None:
         ("1+2)", r"'\)' without '\('"),
         ("5/(3-3)", "division by zero"),
         (r"\boxed{1+2}", "not allowed"),
+        ("1~2", "character '~' not allowed"),
+        ("0/0", "division by zero"),
         ("3\u00b2", "not allowed"),
         ("\u0663+1", "not allowed"),
         ("\ud800", "not allowed"),

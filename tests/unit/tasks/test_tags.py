@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo_zero.tasks.tags import END_MARKERS, has_exact_form, last_answer
+from grpo_zero.tasks.tags import END_MARKERS, has_exact_form, last_answer, without_end_markers
 
 RIGHT = "<think>one\ntwo</think>\n<answer>1+2</answer>"
 
@@ -31,6 +31,11 @@ RIGHT = "<think>one\ntwo</think>\n<answer>1+2</answer>"
         pytest.param("", "<think><answer>1</think></answer>", False, id="crossed"),
         pytest.param("", "<think>a</think><answer>1</answer><answer>2</answer>", False, id="two"),
         pytest.param("", "<think>a</think><answer>1", False, id="unclosed"),
+        pytest.param("", "<think>a /think> b</think><answer>1 /answer> 2</answer>", True, id="pieces-of-tags"),
+        pytest.param("", f"\n {RIGHT}", True, id="space-before"),
+        pytest.param("Let me see. ", RIGHT, True, id="F08-prompt-without-tag"),
+        pytest.param("<think>a<think>b", "c</think><answer>1</answer>", True, id="F08-the-last-of-two"),
+        pytest.param(f"{RIGHT}\n", "", True, id="all-given"),
         pytest.param("", "", False, id="empty"),
         pytest.param("<think>", "", False, id="empty-after-think"),
     ],
@@ -45,6 +50,14 @@ def test_F04_end_markers_make_no_difference(marker: str, completion: str) -> Non
     expected = has_exact_form(completion)
     for ending in (marker, f"\n{marker}\n", marker * 2, marker + "<|endoftext|>"):
         assert has_exact_form(completion + ending) is expected
+
+
+@pytest.mark.parametrize("marker", ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"])
+def test_every_end_marker_is_known(marker: str) -> None:
+    assert without_end_markers(marker) == ""
+    assert without_end_markers(f"a{marker} \n\n{marker}\t") == "a"
+    assert has_exact_form(f"{RIGHT}{marker} \n\n")
+    assert not has_exact_form(f"{RIGHT}{marker[:-1]}")
 
 
 def test_an_end_marker_inside_the_text_is_text() -> None:
@@ -66,6 +79,9 @@ def test_an_end_marker_inside_the_text_is_text() -> None:
         ("</think><answer><answer>1</answer></answer>", "1"),
         ("</think><answer></answer>", ""),
         ("</think><answer>\n1\n</answer>", "\n1\n"),
+        ("a</think><answer>1</answer></think>", "1"),
+        ("a /think> <answer>1</answer></think>", None),
+        ("a</think><answer>1 /answer> 2</answer>", "1 /answer> 2"),
         ("", None),
     ],
 )
