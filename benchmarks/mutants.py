@@ -69,7 +69,30 @@ MIRRORED = {
 }
 WORDING = {"ExpressionError", "UserError"}
 """What these are called with is for people."""
-EQUIVALENT: dict[str, str] = {}
+_BINDING = "_BINDING = {'(': %s, '+': 1, '-': 1, '*': 2, '/': %s, _NEGATE: %s}"
+_DIGIT = "if '0' <= token[%s] <= '%s':"
+_SPACE = r"_TOKEN = re.compile('[0-9]+|[A-Za-z]+|\\*\\*|//|%s.', re.DOTALL)"
+_OPEN = "last_open = text.rfind(OPEN_ANSWER, 0, max(last_close, %s))"
+EQUIVALENT = {
+    "  ->  ".join((_SPACE % r"\\s+|", _SPACE % "")): "white space is skipped, at once or character by character",
+    "_NEGATE = 'negate'  ->  _NEGATE = 'egate'": "a name that no text can hold",
+    "_NEGATE = 'negate'  ->  _NEGATE = 'negate~'": "a name that no text can hold",
+    f"{_BINDING % (0, 2, 3)}  ->  {_BINDING % (-1, 2, 3)}": "anything below 1 stops every reduction",
+    f"{_BINDING % (0, 2, 3)}  ->  {_BINDING % (0, 3, 3)}": "a * b / c is a * (b / c) in exact numbers",
+    f"{_BINDING % (0, 2, 3)}  ->  {_BINDING % (0, 2, 4)}": "negation binds tightest",
+    f"{_BINDING % (0, 2, 3)}  ->  {_BINDING % (0, 2, 2)}": "an operator that binds as tightly reduces it too",
+    f"{_DIGIT % (0, 9)}  ->  {_DIGIT % (-1, 9)}": "a token is all digits or begins and ends with none",
+    f"{_DIGIT % (0, 9)}  ->  {_DIGIT % (0, '9~')}": "no character lies between 9 and 9~",
+    "if token in '+-*/':  ->  if token in '+-*/~':": "~ was refused before",
+    "return values[0]  ->  return values[-1]": "one value is left",
+    "_, _, after_reasoning = text.partition(CLOSE_THINK)  ->  _, _, after_reasoning = text.rpartition(CLOSE_THINK)": (
+        "the tag stands once"
+    ),
+    "return after_reasoning.lstrip().startswith(OPEN_ANSWER)  ->  return after_reasoning.strip().startswith(OPEN_ANSWER)": (
+        "the tag holds no white space"
+    ),
+    "  ->  ".join((_OPEN % 0, _OPEN % 1)): "no tag fits into one character",
+}
 """Changes that mean the same, as printed, and why."""
 
 

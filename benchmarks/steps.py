@@ -31,6 +31,15 @@ _MANY = ("training.max_gen_len=16", "training.num_slots=64")
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "W1": ("W1", ()),
     "W1, 8-bit moments": ("W1", ("training.moment_bits=8",)),
+    "W1, 8-bit moments, small": (
+        "W1",
+        (
+            "training.moment_bits=8",
+            "training.micro_batch_tokens=300",
+            "training.recompute_activations=full",
+            "training.head_chunk_tokens=32",
+        ),
+    ),
     "W2": ("W2", ()),
     "W2, small": ("W2", _SMALL),
     "W2, up to 512 tokens": ("W2", ("training.max_gen_len=512",)),

@@ -276,6 +276,11 @@ class TrainingConfig:
     report: bool = option(
         True, "Write report.html at the end: curves, findings, answers and settings on one page.", may_change=True
     )
+    sample_logprobs: bool = option(
+        True,
+        "Keep each token's log-prob in samples.jsonl, by which the dashboard colours answers; the file is about twice as long.",
+        may_change=True,
+    )
     head_chunk_tokens: int = option(
         256, "Tokens that go through the vocabulary head at once in training.", minimum=1, may_change=True
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_zero.dashboard.sample_blocks import block_rows, row_at, row_of
+from grpo_zero.dashboard.token_pieces import pieces, stop_logprob
 
 SHOWN_CHARACTERS = 2000
 """Of an answer that comes with its group; the rest is asked for by ``text``."""
@@ -84,10 +85,12 @@ def follow(path: Path, steps: Sequence[int], group_size: int | None, index: int)
     return {"question": question_of(prompt), "prompt": prompt, "history": history}
 
 
-def text(path: Path, offset: int, start: int, count: int) -> str | None:
-    """Characters of the answer whose row begins at byte ``offset``; None where no row begins there."""
+def text(path: Path, offset: int, start: int, count: int) -> dict[str, Any] | None:
+    """``text`` and ``pieces`` of the answer whose row begins at byte ``offset``; None where no row begins there."""
     row = row_at(path, offset)
-    return None if row is None else str(row.get("response", ""))[start : start + count]
+    if row is None:
+        return None
+    return {"text": str(row.get("response", ""))[start : start + count], "pieces": pieces(row, start, count)}
 
 
 def answer_of(offset: int, row: Row) -> dict[str, Any]:
@@ -99,6 +102,8 @@ def answer_of(offset: int, row: Row) -> dict[str, Any]:
         "mark": mark_of(row),
         "response": response[:SHOWN_CHARACTERS],
         "characters": len(response),
+        "pieces": pieces(row, 0, SHOWN_CHARACTERS),
+        "stop_logprob": stop_logprob(row),
         "at": offset,
     }
 

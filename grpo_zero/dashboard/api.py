@@ -127,7 +127,7 @@ class Api:
         found = answers.text(_samples(run), at, max(0, start), min(max(0, count), MAX_CHARACTERS))
         if found is None:
             raise NotFound("There is no such answer.")
-        return {"text": found}
+        return found
 
     def _run(self, parameters: Parameters) -> tuple[RunFolder, MetricsTable]:
         run = find_runs(self.paths).get(parameters.get("run", ""))

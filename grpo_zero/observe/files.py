@@ -58,9 +58,12 @@ class SamplesFile(JsonLines):
     """samples.jsonl: the fields of ``SampleRecord``."""
 
     def write(self, record: SampleRecord) -> None:
-        """Appends one completion."""
-        fields = dataclasses.fields(record)
-        self.append({field.name: getattr(record, field.name) for field in fields})
+        """Appends one completion, without what is None for the whole run."""
+        values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+        for name in ("token_characters", "token_logprobs"):
+            if values[name] is None:
+                del values[name]
+        self.append(values)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,3 +54,7 @@ class SampleRecord:
     """Whether the answer is right."""
     length: int
     """Completion tokens, the stop token included."""
+    token_characters: Sequence[int] | None = None
+    """Characters of the response that each token adds, of the stop token 0; None where the run does not keep them."""
+    token_logprobs: Sequence[float] | None = None
+    """Log-prob (nats) of each token when it was sampled, to three decimals; None as above."""

@@ -38,6 +38,9 @@ A base model ends with its end of text, a chat model with its end of turn, and c
 about which is ``eos`` (fault T01); we stop on all of them.
 """
 
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+"""What bytes that are no UTF-8 are decoded to."""
+
 
 class Tokenizer:
     """A byte-level BPE of the ``tokenizers`` library with the facts that sampling needs.
@@ -56,6 +59,7 @@ class Tokenizer:
         self.files = {name: files[name] for name in TOKENIZER_FILES if name in files}
         self._backend = _load_backend(self.files, origin)
         config = read_json(files, "tokenizer_config.json", origin)
+        self._pieces: dict[int, str] = {}
         self._ids = frozenset(self._backend.get_vocab(with_added_tokens=True).values())
         self.bos_token = _token_text(config.get("bos_token"))
         self.eos_token = _token_text(config.get("eos_token"))
@@ -96,6 +100,35 @@ class Tokenizer:
         """Text of a sampled answer, without the stop id it ends with (when it ends with one)."""
         ends_with_stop = len(ids) > 0 and ids[-1] in self.stop_ids
         return self.decode(ids[:-1] if ends_with_stop else ids)
+
+    def piece_lengths(self, ids: Sequence[int]) -> list[int]:
+        """Characters that each id adds to ``decode(ids)``; they sum to its length.
+
+        Of the tokens that share a character the one that completes it has it, and the others 0.
+        """
+        text = self.decode(ids)
+        pieces = [self._piece(token_id) for token_id in ids]
+        if "".join(pieces) == text:
+            return [len(piece) for piece in pieces]
+        return self._shared_lengths(ids)
+
+    def _shared_lengths(self, ids: Sequence[int]) -> list[int]:
+        """``piece_lengths`` where tokens share characters: those since the last whole character are decoded together."""
+        lengths: list[int] = []
+        first = 0
+        for end in range(1, len(ids) + 1):
+            run = self.decode(ids[first:end])
+            is_open = run.endswith(REPLACEMENT) and end < len(ids)
+            lengths.append(0 if is_open else len(run))
+            if not is_open:
+                first = end
+        return lengths
+
+    def _piece(self, token_id: int) -> str:
+        """The text of one id alone; each is decoded once."""
+        if token_id not in self._pieces:
+            self._pieces[token_id] = self.decode([token_id])
+        return self._pieces[token_id]
 
     def token_id(self, token: str) -> int | None:
         """Id of exactly this token, or ``None``."""

@@ -23,6 +23,7 @@ from grpo_zero.observe.sinks import open_sinks
 from grpo_zero.train.evaluate import Judged, flatten
 from grpo_zero.train.policy import Policy
 from grpo_zero.train.resume import Start
+from grpo_zero.types import Completion
 
 NUM_TEXTS = 4
 """Answers of each step that go to the sinks; samples.jsonl has them all."""
@@ -33,6 +34,7 @@ class Recorder:
 
     def __init__(self, folder: Path, console: Console, policy: Policy, start: Start, config: Config) -> None:
         self.policy = policy
+        self.keeps_logprobs = config.training.sample_logprobs
         self.console = console
         with ExitStack() as opened:  # a damaged file closes those that are open already
             self.metrics = opened.enter_context(closing(MetricsFile(folder / "metrics.jsonl", start.is_kept)))
@@ -54,7 +56,8 @@ class Recorder:
         """Every answer given, to samples.jsonl; an advantage that is NaN is none."""
         advantages = itertools.repeat(np.nan) if advantages_PG is None else advantages_PG.flat
         for answer, advantage in zip(flatten(judged), advantages, strict=False):
-            verdict = answer.verdict
+            verdict, completion = answer.verdict, answer.completion
+            characters, logprobs = self._by_token(completion) if self.keeps_logprobs else (None, None)
             self.samples.write(
                 SampleRecord(
                     step=step,
@@ -65,11 +68,20 @@ class Recorder:
                     parts=verdict.parts,
                     reason=verdict.reason,
                     advantage=None if np.isnan(advantage) else float(advantage),
-                    finish_reason=answer.completion.finish_reason,
+                    finish_reason=completion.finish_reason,
                     correct=verdict.correct,
-                    length=len(answer.completion.token_ids),
+                    length=len(completion.token_ids),
+                    token_characters=characters,
+                    token_logprobs=logprobs,
                 )
             )
+
+    def _by_token(self, completion: Completion) -> tuple[list[int], list[float]]:
+        """Characters of the text and log-prob of each token."""
+        ids = completion.token_ids
+        characters = self.policy.tokenizer.piece_lengths(ids[:-1] if completion.is_finished else ids)
+        characters += [0] * completion.is_finished
+        return characters, [round(logprob, 3) for logprob in completion.logprobs]
 
     def show_answers(self, step: int, judged_PG: Sequence[Sequence[Judged]]) -> None:
         """Some answers of a training step: the first ones to the sinks, a group's best and worst to the console."""

@@ -58,6 +58,54 @@ def test_any_steps_groups(runs: Path, serve: Callable, open_page: Callable, shoo
     page.get_by_text("Step 60: 4 of 4 groups").wait_for()
 
 
+def test_tokens_are_coloured_by_log_prob_and_by_what_the_update_does(
+    runs: Path, serve: Callable, open_page: Callable, shoot: Callable
+) -> None:
+    answer = "So 5 😀 it is."
+    tokens = {"token_characters": [2, 2, 0, 2, 7, 0], "token_logprobs": [-0.01, -1.0, -0.5, -3.5, -0.2, -0.9]}
+    rows = [
+        sample(1, "train", PROMPT.format(target=5, numbers="5"), answer, mark, advantage) | tokens
+        for mark, advantage in (("right", 2.0), ("wrong", -0.5), ("wrong", None))
+    ]
+    run = start_run(runs / "coloured", 1, questions=1, answers=3)
+    (run / "metrics.jsonl").write_text(line({"step": 1, "kind": "train", "reward": 0.5}))
+    (run / "samples.jsonl").write_text("".join(map(line, rows)), encoding="utf-8")
+    page = open_page(f"{serve(runs)}#view=answers&run=coloured")
+    texts = page.locator(".answer pre")
+    texts.nth(2).wait_for()
+    assert texts.first.inner_text() == answer, "no colours, no sign at the end"
+    page.get_by_label("Colour tokens by").select_option("log-prob")
+    assert page.locator(".token-key").is_visible()
+    fill = "one => getComputedStyle(one).backgroundColor"
+
+    def colours(text: object) -> list[tuple[str, str]]:
+        spans = text.locator("span[title]")
+        return [(span.inner_text(), span.evaluate(fill)) for span in (spans.nth(at) for at in range(spans.count()))]
+
+    unlikely = [
+        (" 5", "rgba(145, 84, 210, 0.22)"),
+        (" 😀", "rgba(145, 84, 210, 0.42)"),
+        (" it is.", "rgba(145, 84, 210, 0.12)"),
+        ("end", "rgba(145, 84, 210, 0.22)"),
+    ]
+    assert [(words.replace("\xa0", " "), fill) for words, fill in colours(texts.first)] == unlikely
+    told = texts.first.locator("span[title]").nth(1).get_attribute("title")
+    assert told.startswith("log-prob −4, probability 0.0183")
+    page.get_by_label("Colour tokens by").select_option("push")
+    up, down, none = ([fill for _, fill in colours(texts.nth(at))] for at in range(3))
+    assert up == [f"rgba(28, 118, 214, {size})" for size in (0.32, 0.42, 0.12, 0.32)]
+    assert down == [f"rgba(226, 104, 20, {size})" for size in (0.12, 0.32, 0.12, 0.12)]
+    assert set(none) == {"rgba(0, 0, 0, 0)"}, "an answer without an advantage is not pushed"
+    page.reload()
+    texts.nth(2).wait_for()
+    assert page.get_by_label("Colour tokens by").input_value() == "push", "the address keeps it"
+    page.goto(page.url.replace("run=coloured", "run=baseline").replace("step=1", "step=60"))
+    page.locator(".group").nth(2).locator("summary").first.click()
+    page.locator(".group").nth(2).locator(".answer").first.wait_for()
+    page.locator(".group").nth(0).locator("summary").first.click()
+    shoot(page, "tokens")
+
+
 @pytest.mark.parametrize(
     ("chosen", "num_groups", "num_answers"), [("right", 3, 4), ("wrong", 3, 4), ("truncated", 2, 1), ("zero", 2, 4)]
 )
@@ -109,7 +157,7 @@ def test_answers_that_are_still_being_written_come_in(runs: Path, serve: Callabl
     write_steps(run, 0, 3, 20)
     samples = run / "samples.jsonl"
     whole = samples.read_bytes()
-    samples.write_bytes(whole[: whole.rindex(b'{"step": 3', 0, -3000)])
+    samples.write_bytes(b"".join(whole.splitlines(keepends=True)[:-8]))
     page = open_page(f"{serve(runs)}#view=answers&run=young")
     page.get_by_text("Step 3: 2 of 2 groups").wait_for()
     samples.write_bytes(whole)

@@ -9,6 +9,7 @@ import argparse
 import json
 import math
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ evaluation: {{samples_per_problem: {samples}}}
 """
 STEP = 987654321
 """Stands for a step in a block's text."""
+STEP_CHARACTERS = 123454321
+"""Stands for the characters of its number."""
 PROMPT = "<|im_start|>user\nMake {target} from [{numbers}].<|im_end|>\n<|im_start|>assistant\n<think>\n"
 
 
@@ -128,6 +131,10 @@ def write_steps(
     """Append the steps ``first`` to ``last``, with their answers: step 0 is the evaluation before training."""
     noise = random.Random(seed * 1_000_003 + first)
     blocks = {kind: _block(kind, questions, answers) for kind in ("train", "eval")}
+
+    def answers_of(step: int, kind: str) -> str:
+        return blocks[kind].replace(str(STEP), str(step)).replace(str(STEP_CHARACTERS), str(len(str(step))))
+
     with (
         (folder / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
         (folder / "samples.jsonl").open("a", encoding="utf-8") as samples,
@@ -135,17 +142,26 @@ def write_steps(
         for step in range(first, last + 1):
             if step:
                 metrics.write(line({"step": step, "kind": "train", **train_metrics(step, num_steps, noise)}))
-                samples.write(blocks["train"].replace(str(STEP), str(step)))
+                samples.write(answers_of(step, "train"))
             if step % interval == 0:
                 success = 0.3 + (0.3 + 0.1 * (seed % 3)) * step / max(1, num_steps)
                 metrics.write(line({"step": step, "kind": "eval", **eval_metrics(success)}))
-                samples.write(blocks["eval"].replace(str(STEP), str(step)))
+                samples.write(answers_of(step, "eval"))
+
+
+def tokens_of(response: str, noise: random.Random) -> dict[str, list[Any]]:
+    """Made-up tokens of a response, and of the one that ends it: words, numbers and spaces, most of them likely."""
+    words = re.findall(r"\d+|\s|[^\d\s]+", response)
+    return {
+        "token_characters": [STEP_CHARACTERS if word == str(STEP) else len(word) for word in words] + [0],
+        "token_logprobs": [-round(noise.choice((0.01, 0.05, 0.3, 1, 2, 4)) * noise.random(), 3) for _ in (*words, "")],
+    }
 
 
 def _block(kind: str, questions: int, answers: int) -> str:
     """The first question is all right, the second all wrong, the others mixed with a truncated last answer; of step STEP."""
     prompts = [PROMPT.format(target=20 + index, numbers=f"{index + 2}, 3, 7") for index in range(questions)]
-    rows = []
+    rows, noise = [], random.Random(0)
     for index, prompt in enumerate(prompts):
         for number in range(answers):
             mark = ["right", "wrong", "right" if number % 2 else "wrong"][min(index, 2)]
@@ -153,7 +169,7 @@ def _block(kind: str, questions: int, answers: int) -> str:
                 mark = "truncated"
             advantage = None if kind == "eval" else 0.0 if index < 2 else 1.0 if mark == "right" else -1.0
             response = "1 + 2 = 3, 3 * 7 = 21, no\n" * 3 + f"step {STEP}, answer {number}"
-            rows.append(line(sample(STEP, kind, prompt, response, mark, advantage)))
+            rows.append(line(sample(STEP, kind, prompt, response, mark, advantage) | tokens_of(response, noise)))
     return "".join(rows)
 
 

@@ -3,6 +3,7 @@
 import { ask } from "./api.js";
 import { element, fill } from "./dom.js";
 import { short, signed } from "./numbers.js";
+import { colouredText, stopSign } from "./token_colours.js";
 import { visibleText } from "./visible_text.js";
 
 const SIGNS = { right: "✓", wrong: "✗", truncated: "✂" };
@@ -27,26 +28,33 @@ function answerCard(run, answer, number) {
     ["reward", short(answer.reward)], ["advantage", signed(answer.advantage)], ["length", length], ["ended by", answer.finish_reason === "stop" ? "itself" : "length limit"],
   ];
   const parts = Object.entries(answer.parts ?? {}).map(([name, value]) => `${name} ${short(value)}`).join(" · ");
-  const text = element("pre", { tabindex: "0", role: "region", "aria-label": `Text of answer ${number}` }, visibleText(answer.response));
+  const text = element("pre", { tabindex: "0", role: "region", "aria-label": `Text of answer ${number}` }, colouredText(answer.response, answer.pieces, answer.advantage));
+  const isWhole = answer.characters === Array.from(answer.response).length;
+  if (isWhole) appendStop(text, answer);
   return element("article", { class: `answer ${answer.mark}` },
     element("h3", {}, element("span", { class: answer.mark, "aria-hidden": "true" }, SIGNS[answer.mark]), ` ${number} ${answer.mark}`),
     element("dl", { class: "facts" }, facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
     element("p", { class: "reason" }, visibleText(answer.reason ?? ""), parts ? element("span", { class: "quiet" }, ` (${parts})`) : null),
     text,
-    answer.characters > answer.response.length ? moreButton(run, answer, text) : null);
+    isWhole ? null : moreButton(run, answer, text));
+}
+
+function appendStop(text, answer) {
+  if (typeof answer.stop_logprob === "number") text.append(stopSign(answer.stop_logprob, answer.advantage));
 }
 
 /** Adds the text that did not come with the group, a piece at a time, so that a megabyte does not come unasked. */
 function moreButton(run, answer, text) {
-  let end = answer.response.length;
+  let end = Array.from(answer.response).length;
   const words = () => `Show more: ${end.toLocaleString("en")} of ${answer.characters.toLocaleString("en")} characters are shown`;
   const button = element("button", { type: "button", class: "more" }, words());
   button.addEventListener("click", async () => {
     button.disabled = true;
     try {
       const more = await ask("text", { run, at: answer.at, start: end, count: MORE_CHARACTERS });
-      text.append(...visibleText(more.text));
+      text.append(...colouredText(more.text, more.pieces, answer.advantage));
       end += MORE_CHARACTERS;
+      if (end >= answer.characters) appendStop(text, answer);
       fill(button, words());
     } catch (error) {
       fill(button, error.message);

@@ -6,6 +6,7 @@ import { element, fill } from "./dom.js";
 import { short } from "./numbers.js";
 import { runChoice } from "./run_choice.js";
 import { change, read } from "./state.js";
+import { colourChoice } from "./token_colours.js";
 import { visibleString, visibleText } from "./visible_text.js";
 
 const FILTERS = { all: "all answers", right: "right answers", wrong: "wrong answers", truncated: "truncated answers", zero: "zero-variance groups" };
@@ -16,6 +17,7 @@ let steps = { train: [], eval: [] };
 let shown = { key: "", step: null, groups: [] };
 
 const runSelect = runChoice();
+const colours = colourChoice();
 const kindSelect = choice("Answers of", { train: "training", eval: "evaluation" }, (kind) => change({ kind, step: null }));
 const filterSelect = choice("Show", FILTERS, (filter) => change({ filter }));
 const stepBox = element("input", { type: "number", min: "0", inputmode: "numeric", size: "7", id: "step", change: (event) => go(Number(event.target.value)) });
@@ -23,10 +25,10 @@ const earlier = element("button", { type: "button", "aria-label": "Earlier step"
 const later = element("button", { type: "button", "aria-label": "Later step", click: () => move(1) }, "▶");
 const newest = element("button", { type: "button", click: () => go(available().at(-1)) }, "Newest");
 const bar = element("div", { class: "bar" }, runSelect.node, kindSelect.node,
-  element("label", { for: "step" }, "Step"), earlier, stepBox, later, newest, filterSelect.node);
+  element("label", { for: "step" }, "Step"), earlier, stepBox, later, newest, filterSelect.node, colours.node);
 const said = element("p", { class: "quiet", role: "status" });
 const list = element("div", { class: "groups" });
-const view = element("div", {}, bar, said, list);
+const view = element("div", {}, bar, colours.key, said, list);
 
 /** Puts the view on the page. */
 export function openAnswers(main) {
@@ -36,6 +38,7 @@ export function openAnswers(main) {
 /** Shows the answers of the first of these runs, at the step of the address or else the newest. */
 export async function showAnswers(chosen) {
   runSelect.update(chosen);
+  colours.update();
   const state = read();
   kindSelect.select.value = state.kind;
   filterSelect.select.value = state.filter in FILTERS ? state.filter : "all";

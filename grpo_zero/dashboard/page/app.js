@@ -32,6 +32,7 @@ function show() {
     opened = name;
     VIEWS[name].open(part("main"));
   }
+  part("main").dataset.colour = state.colour;
   const chosen = state.runs.map((run) => found.runs.find((one) => one.name === run)).filter(Boolean);
   VIEWS[name].show(chosen);
 }

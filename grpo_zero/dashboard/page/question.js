@@ -5,6 +5,7 @@ import { ask } from "./api.js";
 import { element, fill } from "./dom.js";
 import { runChoice } from "./run_choice.js";
 import { change, read } from "./state.js";
+import { colourChoice } from "./token_colours.js";
 import { visibleString, visibleText } from "./visible_text.js";
 
 const MOST_LISTED = 200;
@@ -14,12 +15,13 @@ let loaded = "";
 let drawn = "";
 
 const runSelect = runChoice();
+const colours = colourChoice();
 const find = element("input", { type: "search", id: "find", placeholder: "words of the question", input: drawList });
-const bar = element("div", { class: "bar" }, runSelect.node, element("label", { for: "find" }, "Find"), find);
+const bar = element("div", { class: "bar" }, runSelect.node, element("label", { for: "find" }, "Find"), find, colours.node);
 const said = element("p", { class: "quiet", role: "status" });
 const list = element("ol", { class: "questions", "aria-label": "Held-out questions", tabindex: "0" });
 const history = element("div", { class: "history" });
-const view = element("div", {}, bar, said, element("div", { class: "follow" }, list, history));
+const view = element("div", {}, bar, colours.key, said, element("div", { class: "follow" }, list, history));
 
 /** Puts the view on the page. */
 export function openQuestion(main) {
@@ -29,6 +31,7 @@ export function openQuestion(main) {
 /** Lists the questions of the first of these runs, and follows the one of the address. */
 export async function showQuestion(chosen) {
   runSelect.update(chosen);
+  colours.update();
   const run = chosen[0];
   if (!run) {
     said.textContent = "Choose a run.";

@@ -1,5 +1,6 @@
 /** What is shown, kept in the address, so that it can be reloaded, gone back from and put into a bookmark. */
 
+const COLOURS = ["none", "surprise", "push"];
 const listeners = [];
 
 /** view, runs (names), and for the answers step, kind, filter and question; what is not set is null. */
@@ -16,6 +17,7 @@ export function read() {
     first: number("first"),
     last: number("last"),
     mean: number("mean"),
+    colour: COLOURS.includes(found.get("colour")) ? found.get("colour") : "none",
   };
 }
 

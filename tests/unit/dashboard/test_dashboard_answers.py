@@ -81,7 +81,7 @@ def test_long_texts_come_in_pieces(tmp_path: Path) -> None:
     [answer] = group(path, 1, "train", 1, 0)["answers"]
     assert answer["characters"] == 1_000_000
     assert len(answer["response"]) == SHOWN_CHARACTERS
-    assert text(path, answer["at"], 999_990, 50) == "ä" * 10
+    assert text(path, answer["at"], 999_990, 50) == {"text": "ä" * 10, "pieces": None}
     assert text(path, answer["at"] + 1, 0, 50) is None
 
 

@@ -50,6 +50,11 @@ def test_the_run_folder_tells_everything(model_folder: Path, tmp_path: Path, cap
     assert sample.keys() >= {"step", "prompt", "response", "reward", "parts", "reason", "advantage", "finish_reason"}
     assert sample["prompt"].startswith("<|im_start|>user\nMake ")
     assert sample["reward"] == pytest.approx(sum(c.isdigit() for c in sample["response"]) / len(sample["response"]))
+    for one in samples:
+        assert len(one["token_characters"]) == len(one["token_logprobs"]) == one["length"]
+        assert sum(one["token_characters"]) == len(one["response"])
+        assert (one["finish_reason"] == "stop") <= (one["token_characters"][-1] == 0)
+    assert min(min(one["token_logprobs"]) for one in samples) < -0.1
     by_group = [s["advantage"] for s in samples if s["kind"] == "train"][:4]
     assert sum(by_group) == pytest.approx(0, abs=1e-9)
     assert any(by_group)
