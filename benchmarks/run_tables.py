@@ -91,3 +91,20 @@ def lora_table() -> str:
 
 def _mean(runs: list[dict[str, Any]], when: str, name: str) -> float:
     return 100 * statistics.mean(run[when][name] for run in runs)
+
+
+def dashboard_sentence() -> str:
+    """For docs/dashboard.md."""
+    result = load("dashboard")
+    median = result["median"]
+    paint_s, charts_s, answers_s = (median[f"{name}_ms"] / 1e3 for name in ("first_paint", "two_charts", "answers"))
+    charts_kb, answers_kb = (median[f"fetched_bytes_{name}"] / 1e3 for name in ("charts", "answers"))
+    frames = f"{median['frame_ms']:.0f} ms, 95 % of them at most {median['slow_frame_ms']:.0f}"
+    return wrapped(
+        f"A generated run of {result['steps']:,} steps x {result['answers_per_step']} answers, "
+        f"{result['run_bytes'] / 1e9:.1f} GB, opened in a new profile: first paint after {paint_s:.2f} s, the charts in view "
+        f"after {charts_s:.2f} s, the answers of step 7,777 after {answers_s:.2f} s. A frame while scrolling takes {frames}. "
+        f"Fetched are {charts_kb:,.0f} kB for the charts and {answers_kb:,.0f} kB for the answers. Medians of "
+        f"{result['repeats']}, headless Chromium {result['chromium'].split('.')[0]}, {processor(result)}, "
+        f"{result['machine']['threads']} threads; `{result['command']}`, commit {result['commit']}."
+    )

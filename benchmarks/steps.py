@@ -27,7 +27,7 @@ _SMALL = (
     "training.recompute_activations=full",
     "training.head_chunk_tokens=64",
 )
-_MANY = ("training.max_gen_len=16", "training.num_slots=64")
+_MANY = ("training.max_gen_len=16", "training.num_slots=64", "training.micro_batch_tokens=700")
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "W1": ("W1", ()),
     "W1, 8-bit moments": ("W1", ("training.moment_bits=8",)),

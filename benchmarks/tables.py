@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from check_tables import coverage_table, mutants_sentence
-from run_tables import kills_table, lora_table, near_miss_sentence, soak_sentence
+from run_tables import dashboard_sentence, kills_table, lora_table, near_miss_sentence, soak_sentence
 from table_parts import interval, load, mean, processor, wrapped
 
 ROOT = Path(__file__).parents[1]
@@ -300,6 +300,7 @@ SECTIONS = {
     "docs/algorithms.md": {"presets": presets_table, "bf16": bf16_sentence, "toy": toy_table},
     "docs/tasks.md": {"near miss": near_miss_sentence, "verifiers": verifiers_sentence},
     "docs/lora.md": {"lora": lora_table},
+    "docs/dashboard.md": {"dashboard": dashboard_sentence},
     "docs/runs.md": {"kills": kills_table, "soak": soak_sentence},
     "docs/benchmarks.md": {
         "bench": bench_table,

@@ -171,7 +171,7 @@ def line_colour(page: object) -> str:
     )
 
 
-def test_by_keyboard_alone(runs: Path, serve: Callable, open_page: Callable) -> None:
+def test_by_keyboard_alone(runs: Path, serve: Callable, open_page: Callable, shoot: Callable) -> None:
     page = open_page(f"{serve(runs)}#run=baseline")
     drawn(page, "success")
     page.locator("details.findings summary", has_text="Doctor: ").wait_for()
@@ -189,6 +189,7 @@ def test_by_keyboard_alone(runs: Path, serve: Callable, open_page: Callable) -> 
     assert reached[:3] == ["first step shown", "last step shown", "All steps"]
     assert reached[4].startswith("Doctor: ")
     assert reached[5].startswith("eval/success")
+    shoot(page, "keyboard")
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Shift+Tab")
     assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"

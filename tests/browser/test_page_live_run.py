@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+NUM_STEPS = 30 if os.environ.get("GRPO_ZERO_SCREENSHOTS") else 3
 SETTINGS = [
-    "training.max_steps=3",
+    f"training.max_steps={NUM_STEPS}",
     "training.batch_size=16",
     "training.num_questions_per_batch=4",
     "training.eval_interval=3",
@@ -19,7 +21,9 @@ SETTINGS = [
 ]
 
 
-def test_a_run_is_watched_from_its_start_to_its_end(tmp_path: Path, serve: Callable, open_page: Callable) -> None:
+def test_a_run_is_watched_from_its_start_to_its_end(
+    tmp_path: Path, serve: Callable, open_page: Callable, shoot: Callable
+) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     page = open_page(serve(runs))
@@ -32,12 +36,15 @@ def test_a_run_is_watched_from_its_start_to_its_end(tmp_path: Path, serve: Calla
             page.locator("#runs li", has_text="live").wait_for()
             page.locator('[data-panel="success"] .plot-container').wait_for()
             page.locator('[data-panel="reward"] .plot-container').wait_for()
+            if NUM_STEPS > 3:  # a picture of a run that has something to show
+                page.get_by_text("step 20 of").wait_for()
+                shoot(page, "live")
             page.locator("#runs li", has_text="live").get_by_text("finished").wait_for()
             assert process.wait(timeout=240) == 0, (tmp_path / "log").read_text()
         finally:
             process.kill()
             process.wait()
-    for panel, last in (("success", 3), ("reward", 3)):
+    for panel, last in (("success", NUM_STEPS), ("reward", NUM_STEPS)):
         newest = f"""() => document.querySelector('[data-panel="{panel}"] .chart').data.at(-1).x.at(-1)"""
         for _ in range(100):
             if page.evaluate(newest) == last:
@@ -45,7 +52,11 @@ def test_a_run_is_watched_from_its_start_to_its_end(tmp_path: Path, serve: Calla
             page.wait_for_timeout(100)
         assert page.evaluate(newest) == last, panel
     page.get_by_role("button", name="Answers").click()
-    page.get_by_text("Step 3: 4 of 4 groups").wait_for()
+    page.get_by_text(f"Step {NUM_STEPS}: 4 of 4 groups").wait_for()
     card = page.locator(".answer").first
     card.wait_for()
     assert "tokens" in card.inner_text(), "a run writes how many tokens an answer has"
+    page.get_by_label("Colour tokens by").select_option("surprise")
+    coloured = card.locator("pre span[title]")
+    assert coloured.first.get_attribute("title").startswith("log-prob ")
+    assert coloured.count() > 3, "a run writes each token's log-prob"
