@@ -26,7 +26,7 @@ PARTS = {
     "tasks": ("grpo_zero/tasks/",),
     "algorithms": ("grpo_zero/algorithms/",),
     "checkpoint": ("grpo_zero/checkpoint/",),
-    "config": ("grpo_zero/config.py", "grpo_zero/settings.py", "grpo_zero/presets.py", "grpo_zero/changes.py"),
+    "config": ("grpo_zero/config/", "grpo_zero/settings.py", "grpo_zero/presets.py", "grpo_zero/changes.py"),
     "text": ("grpo_zero/text/",),
 }
 """Each part as the beginnings of its files' paths."""

@@ -1,6 +1,6 @@
 """From YAML to frozen dataclasses: documented fields, checked types, errors that are sentences.
 
-This file knows nothing of training; ``config.py`` holds the schema.
+This file knows nothing of training; ``config/sections.py`` holds the schema.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from grpo_zero.config import SECTIONS
 from grpo_zero.settings import field_names
 
 PACKAGE = Path(grpo_zero.__file__).parent
-SCHEMA_FILES = {PACKAGE / name for name in ("config.py", "settings.py", "presets.py")}
+SCHEMA_FILES = {PACKAGE / "settings.py", PACKAGE / "presets.py", *(PACKAGE / "config").glob("*.py")}
 # The key is read by a property of the schema, and the package reads the property.
 READ_THROUGH = {
     "training.batch_size": "num_answers_per_question",

@@ -149,7 +149,7 @@ def test_help_names_every_key_with_a_sentence() -> None:
 
 def test_a_name_finds_the_packaged_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("grpo_zero.config.resources.files", lambda _: tmp_path / "package")
+    monkeypatch.setattr("grpo_zero.config.load.resources.files", lambda _: tmp_path / "package")
     folder = tmp_path / "package" / "configs"
     folder.mkdir(parents=True)
     (folder / "quickstart.yaml").write_text("training: {max_steps: 3}\n")
