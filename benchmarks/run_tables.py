@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 from table_parts import load, processor, wrapped
 
@@ -56,22 +55,23 @@ def near_miss_sentence() -> str:
 def lora_table() -> str:
     """For docs/lora.md."""
     result = load("lora")
+    steps = [row["step"] for row in next(iter(result["variants"].values()))["runs"][0]["curve"]]
     lines = [
-        "| what is trained | sampled success before | after, % | greedy after, % | seconds | step s | peak GiB |",
-        "|---|---|---|---|---|---|---|",
+        f"| what is trained | sampled success, %, at steps {', '.join(map(str, steps))} | greedy after, % | seconds | step s "
+        "| peak GiB |",
+        "|---|---|---|---|---|---|",
     ]
     for name, variant in result["variants"].items():
         runs = variant["runs"]
-        cells = [
-            _mean(runs, "before", "success"),
-            _mean(runs, "after", "success"),
-            _mean(runs, "after", "greedy_success"),
+        successes = [
+            100 * statistics.mean(run["curve"][index]["success"] for run in runs) for index in range(len(steps))
         ]
+        greedy = 100 * statistics.mean(run["after"]["greedy_success"] for run in runs)
         seconds, step_s, peak = (
             statistics.mean(run[key] for run in runs) for key in ("seconds", "step_s_median", "peak_gib")
         )
-        shown = " | ".join(f"{cell:.1f}" for cell in cells)
-        lines.append(f"| {name} | {shown} | {seconds:.0f} | {step_s:.1f} | {peak:.2f} |")
+        shown = ", ".join(f"{success:.1f}" for success in successes)
+        lines.append(f"| {name} | {shown} | {greedy:.1f} | {seconds:.0f} | {step_s:.1f} | {peak:.2f} |")
     first = next(iter(result["variants"].values()))["runs"]
     settings = "; ".join(
         f"{name}: `{' '.join(variant['settings'])}`"
@@ -81,16 +81,12 @@ def lora_table() -> str:
     lines += [
         "",
         wrapped(
-            f"The quickstart's first {result['steps']} steps, {len(first)} seed{'s' if len(first) > 1 else ''}. {settings}. "
+            f"{result['steps']} steps of the quickstart, {len(first)} seed{'s' if len(first) > 1 else ''}. {settings}. "
             f"{processor(first[0])}, "
             f"{first[0]['machine']['threads']} threads; `{result['command']} --write`, commit {result['commit']}."
         ),
     ]
     return "\n".join(lines)
-
-
-def _mean(runs: list[dict[str, Any]], when: str, name: str) -> float:
-    return 100 * statistics.mean(run[when][name] for run in runs)
 
 
 def dashboard_sentence() -> str:

@@ -81,7 +81,7 @@ class Recorder:
         ids = completion.token_ids
         characters = self.policy.tokenizer.piece_lengths(ids[:-1] if completion.is_finished else ids)
         characters += [0] * completion.is_finished
-        return characters, [round(logprob, 3) for logprob in completion.logprobs]
+        return characters, [round(logprob, 3) + 0.0 for logprob in completion.logprobs]  # no -0.0
 
     def show_answers(self, step: int, judged_PG: Sequence[Sequence[Judged]]) -> None:
         """Some answers of a training step: the first ones to the sinks, a group's best and worst to the console."""
