@@ -143,3 +143,16 @@ def test_the_refusal_of_a_template_is_passed_on() -> None:
 def test_a_syntax_error_names_its_line() -> None:
     with pytest.raises(UserError, match="syntax error in line 2"):
         ChatTemplate("x\n{% for %}")
+
+
+def test_plain_is_chosen_by_name(golden_tokenizer: Load) -> None:
+    chosen = ChatTemplate.select("plain", golden_tokenizer("qwen2.5"))
+    messages = [{"role": "user", "content": "Name a prime."}]
+    assert chosen.render(messages) == ChatTemplate.plain().render(messages)
+
+
+def test_a_template_file_that_is_no_text(golden_tokenizer: Load, tmp_path: Path) -> None:
+    path = tmp_path / "binary.jinja"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"binary.jinja is no UTF-8 text .* give another with model.chat_template"):
+        ChatTemplate.select(str(path), golden_tokenizer("smollm2"))

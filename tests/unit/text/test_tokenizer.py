@@ -120,3 +120,14 @@ def test_files_are_kept_byte_for_byte(tmp_path: Path) -> None:
 def test_broken_files_are_told_by_name(files: dict[str, bytes], expected: str) -> None:
     with pytest.raises(UserError, match=expected):
         Tokenizer(files, origin="HERE")
+
+
+def test_a_tokenizer_without_tokens_is_refused() -> None:
+    empty = {"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    with pytest.raises(UserError, match="can't be read .it has no tokens.; copy or download"):
+        Tokenizer(tiny_files(tokenizer_json=empty), origin="test")
+
+
+def test_an_end_token_may_be_an_object() -> None:
+    files = tiny_files(tokenizer_config_json={"eos_token": {"content": "<end>", "special": True}})
+    assert Tokenizer(files, origin="test").eos_token == "<end>"
