@@ -69,7 +69,8 @@ def main() -> None:
         if name in committed:
             print(comparison(results[name], committed[name], PATH.name), flush=True)
         if options.write:
-            PATH.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            ordered = {case: results[case] for case in CASES if case in results}
+            PATH.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
 def measured(workload: str, model: str | None, settings: tuple[str, ...], repeats: int) -> dict[str, Any]:
