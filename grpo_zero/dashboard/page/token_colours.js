@@ -78,6 +78,6 @@ function level(size) {
 }
 
 function facts(logprob, advantage) {
-  const push = advantage === null || advantage === undefined ? "" : `, advantage × −log-prob ${signed(advantage * -logprob)}`;
+  const push = advantage === null ? "" : `, advantage × −log-prob ${signed(advantage * -logprob)}`;
   return `log-prob ${signed(logprob)}, probability ${short(Math.exp(logprob))}${push}`;
 }
