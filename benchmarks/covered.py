@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def measure(folder: Path) -> Mapping[str, Any]:
-    """Run the tests and return coverage's facts by file; processes that tests start count too."""
+    """Run the tests and return coverage's facts by file: of pytest and of workers of multiprocessing, not of other programs."""
     settings = folder / "coverage.ini"
     settings.write_text(
         f"[run]\nbranch = True\nsource = grpo_zero\ndata_file = {folder / 'data'}\nparallel = True\n"

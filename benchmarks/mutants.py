@@ -110,6 +110,7 @@ class Mutant:
 def mutants(module: str) -> Iterator[Mutant]:
     """Every single change of a module."""
     source = (FOLDER / f"{module}.py").read_text(encoding="utf-8")
+    unchanged = ast.unparse(ast.parse(source))
     count = sum(1 for _ in _sites(ast.parse(source), PARTS[module]))
     for site in range(count):
         # A fresh tree each time, changed in one place.
@@ -118,8 +119,9 @@ def mutants(module: str) -> Iterator[Mutant]:
         before, line = _first_lines(statement), statement.lineno
         replaced = apply()
         after = _first_lines(statement if replaced is None else replaced)
-        if before != after:
-            yield Mutant(module, line, f"{before}  ->  {after}", ast.unparse(ast.fix_missing_locations(tree)))
+        changed = ast.unparse(ast.fix_missing_locations(tree))
+        if changed != unchanged:
+            yield Mutant(module, line, f"{before}  ->  {'without else' if after == before else after}", changed)
 
 
 def _first_lines(statement: ast.AST) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo_zero.dashboard.sample_blocks import block_rows, row_at, row_of
+from grpo_zero.dashboard.sample_blocks import block_rows, number_of, row_at, row_of
 from grpo_zero.dashboard.token_pieces import pieces, stop_logprob
 
 SHOWN_CHARACTERS = 2000
@@ -35,7 +35,7 @@ def groups(path: Path, step: int, kind: str, group_size: int | None) -> list[dic
     """
     found = []
     for index, rows in enumerate(_split(path, step, kind, group_size)):
-        rewards = [row.get("reward") for _, row in rows]
+        rewards = [number_of(row.get("reward")) for _, row in rows]
         found.append(
             {
                 "index": index,
@@ -94,11 +94,13 @@ def text(path: Path, offset: int, start: int, count: int) -> dict[str, Any] | No
 
 
 def answer_of(offset: int, row: Row) -> dict[str, Any]:
-    """An answer for the page."""
-    response = str(row.get("response", ""))
-    kept = ("reward", "parts", "reason", "advantage", "finish_reason", "length")
+    """An answer for the page, of the types that it expects whatever the row holds."""
+    response, parts = str(row.get("response", "")), row.get("parts")
     return {
-        **{name: row.get(name) for name in kept},
+        **{name: number_of(row.get(name)) for name in ("reward", "advantage", "length")},
+        "parts": {name: number_of(value) for name, value in parts.items()} if isinstance(parts, dict) else {},
+        "reason": str(row.get("reason") or ""),
+        "is_finished": row.get("finish_reason") == "stop",
         "mark": mark_of(row),
         "response": response[:SHOWN_CHARACTERS],
         "characters": len(response),

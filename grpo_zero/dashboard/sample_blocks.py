@@ -17,10 +17,12 @@ SCAN_BYTES = 1 << 16
 """Below this a stretch of the file is read line by line."""
 KINDS = ("train", "eval")
 """In the order in which a step writes them."""
-HEAD = re.compile(rb'\{"step": (\d+), "kind": "(\w+)"')
+HEAD = re.compile(rb'\{"step": (\d{1,18}), "kind": "(\w+)"')
 
 Key = tuple[int, int]
 LAST = (1 << 62, 0)
+LARGEST_NUMBER = 1e15
+"""Of what a record holds; below it whole numbers are exact for the page too."""
 
 
 def block_rows(path: Path, step: int, kind: str) -> Iterator[tuple[int, bytes]]:
@@ -50,9 +52,14 @@ def row_of(line: bytes) -> dict[str, Any] | None:
     """The record of a line; None where it is none."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
+
+
+def number_of(value: Any) -> float | None:
+    """The value where it is a number of an ordinary size; None for all else a damaged row may hold, NaN and infinity included."""
+    return value if type(value) in (int, float) and abs(value) < LARGEST_NUMBER else None
 
 
 def _first_at_least(stream: BinaryIO, wanted: Key) -> int:

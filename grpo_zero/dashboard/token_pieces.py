@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from grpo_zero.dashboard.sample_blocks import number_of
+
 Piece = tuple[int, float]
 """Characters, and the sum of the log-probs (nats) of the tokens that made them: a rare character takes several."""
 
@@ -40,6 +42,6 @@ def _recorded(row: Mapping[str, Any]) -> list[Piece] | None:
         return None
     if not all(type(n) is int and n >= 0 for n in characters) or sum(characters) != len(str(row.get("response", ""))):
         return None
-    if not all(type(x) in (int, float) for x in logprobs):
+    if any(number_of(logprob) is None for logprob in logprobs):
         return None
     return list(zip(characters, logprobs, strict=True))

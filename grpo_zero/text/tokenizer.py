@@ -106,22 +106,26 @@ class Tokenizer:
 
         Of the tokens that share a character the one that completes it has it, and the others 0.
         """
-        text = self.decode(ids)
         pieces = [self._piece(token_id) for token_id in ids]
-        if "".join(pieces) == text:
+        if "".join(pieces) == self.decode(ids):
             return [len(piece) for piece in pieces]
         return self._shared_lengths(ids)
 
     def _shared_lengths(self, ids: Sequence[int]) -> list[int]:
-        """``piece_lengths`` where tokens share characters: those since the last whole character are decoded together."""
+        """``piece_lengths`` where tokens share characters.
+
+        A token goes on with the character that the ones before it began where they read otherwise together than apart.
+        """
         lengths: list[int] = []
-        first = 0
-        for end in range(1, len(ids) + 1):
-            run = self.decode(ids[first:end])
-            is_open = run.endswith(REPLACEMENT) and end < len(ids)
-            lengths.append(0 if is_open else len(run))
-            if not is_open:
-                first = end
+        first, run = 0, ""  # the tokens since the last place where a token and a character end together, and their text
+        for at, token_id in enumerate(ids):
+            piece = self._piece(token_id)
+            joined = self.decode(ids[first : at + 1]) if run.endswith(REPLACEMENT) else run + piece
+            if joined == run + piece:
+                first, run = at, piece
+            else:
+                lengths[-1], run = 0, joined
+            lengths.append(len(run))
         return lengths
 
     def _piece(self, token_id: int) -> str:

@@ -9,18 +9,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+WITHOUT_ELSE = "if token in '+-*/':  ->  without else"
 PLANTED = "values.append(values.pop() + right)  ->  values.append(values.pop() - right)"
 
 
 @pytest.mark.parametrize(
-    ("tests", "code", "words"),
+    ("change", "tests", "code", "words"),
     [
-        ("test_expressions", 0, '"caught": 1'),
-        ("test_load_task", 1, f"survived: expressions.py 128: {PLANTED}"),
+        (PLANTED, "test_expressions", 0, '"caught": 1'),
+        (PLANTED, "test_load_task", 1, f": {PLANTED}\n"),
+        (WITHOUT_ELSE, "test_expressions", 0, '"caught": 1'),
     ],
 )
-def test_a_planted_change(tests: str, code: int, words: str) -> None:
-    command = [sys.executable, "benchmarks/mutants.py", "--only", PLANTED, "--tests", f"tests/unit/tasks/{tests}.py"]
+def test_a_planted_change(change: str, tests: str, code: int, words: str) -> None:
+    command = [sys.executable, "benchmarks/mutants.py", "--only", change, "--tests", f"tests/unit/tasks/{tests}.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == code, done.stderr
     assert words in done.stdout

@@ -23,24 +23,24 @@ export function marks(list) {
 }
 
 function answerCard(run, answer, number) {
-  const length = answer.length === null || answer.length === undefined ? `${short(answer.characters)} characters` : `${short(answer.length)} tokens`;
+  const length = answer.length === null ? `${short(answer.characters)} characters` : `${short(answer.length)} tokens`;
   const facts = [
-    ["reward", short(answer.reward)], ["advantage", signed(answer.advantage)], ["length", length], ["ended by", answer.finish_reason === "stop" ? "itself" : "length limit"],
+    ["reward", short(answer.reward)], ["advantage", signed(answer.advantage)], ["length", length], ["ended by", answer.is_finished ? "itself" : "length limit"],
   ];
-  const parts = Object.entries(answer.parts ?? {}).map(([name, value]) => `${name} ${short(value)}`).join(" · ");
+  const parts = Object.entries(answer.parts).map(([name, value]) => `${name} ${short(value)}`).join(" · ");
   const text = element("pre", { tabindex: "0", role: "region", "aria-label": `Text of answer ${number}` }, colouredText(answer.response, answer.pieces, answer.advantage));
   const isWhole = answer.characters === Array.from(answer.response).length;
   if (isWhole) appendStop(text, answer);
   return element("article", { class: `answer ${answer.mark}` },
     element("h3", {}, element("span", { class: answer.mark, "aria-hidden": "true" }, SIGNS[answer.mark]), ` ${number} ${answer.mark}`),
     element("dl", { class: "facts" }, facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
-    element("p", { class: "reason" }, visibleText(answer.reason ?? ""), parts ? element("span", { class: "quiet" }, ` (${parts})`) : null),
+    element("p", { class: "reason" }, visibleText(answer.reason), parts ? element("span", { class: "quiet" }, visibleText(` (${parts})`)) : null),
     text,
     isWhole ? null : moreButton(run, answer, text));
 }
 
 function appendStop(text, answer) {
-  if (typeof answer.stop_logprob === "number") text.append(stopSign(answer.stop_logprob, answer.advantage));
+  if (answer.stop_logprob !== null) text.append(stopSign(answer.stop_logprob, answer.advantage));
 }
 
 /** Adds the text that did not come with the group, a piece at a time, so that a megabyte does not come unasked. */

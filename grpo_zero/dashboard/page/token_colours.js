@@ -1,4 +1,4 @@
-/** An answer's text with its tokens coloured: how unlikely each was, or how far its advantage moves it. */
+/** An answer's text with its tokens coloured: how unlikely each was, or its term of the policy-gradient loss. */
 
 import { element, fill } from "./dom.js";
 import { short, signed } from "./numbers.js";
@@ -9,7 +9,7 @@ const WAYS = { none: "nothing", surprise: "log-prob", push: "advantage × −log
 const LIMITS = [0.1, 0.7, 1.6, 3];
 const EXPLAINED = {
   surprise: "A token's colour is its −log-prob when it was sampled, in nats:",
-  push: "Advantage × −log-prob: how much a token weighs in the update. Made likelier",
+  push: "Advantage × −log-prob, a token's term of the policy-gradient loss. Made likelier",
 };
 const STEPS = ["0.1 (p 0.9)", "0.7 (p 0.5)", "1.6 (p 0.2)", "3 (p 0.05)"];
 
@@ -78,6 +78,6 @@ function level(size) {
 }
 
 function facts(logprob, advantage) {
-  const push = advantage === null || advantage === undefined ? "" : `, advantage × −log-prob ${signed(advantage * -logprob)}`;
+  const push = advantage === null ? "" : `, advantage × −log-prob ${signed(advantage * -logprob)}`;
   return `log-prob ${signed(logprob)}, probability ${short(Math.exp(logprob))}${push}`;
 }

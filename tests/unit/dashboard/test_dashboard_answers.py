@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.recorded import PROMPT, line, sample, start_run, write_steps
@@ -83,6 +85,21 @@ def test_long_texts_come_in_pieces(tmp_path: Path) -> None:
     assert len(answer["response"]) == SHOWN_CHARACTERS
     assert text(path, answer["at"], 999_990, 50) == {"text": "ä" * 10, "pieces": None}
     assert text(path, answer["at"] + 1, 0, 50) is None
+
+
+@pytest.mark.parametrize("value", [None, True, "<b>", [], [[1]], {"a": {}}, float("nan"), float("inf"), 10**400])
+@pytest.mark.parametrize("name", sorted(sample(1, "train", "", "", "right").keys() - {"step", "kind"}))
+def test_a_damaged_row_reaches_the_page_in_the_types_it_expects(tmp_path: Path, name: str, value: Any) -> None:
+    path = tmp_path / "samples.jsonl"
+    rows = [sample(1, "train", "q", "text", "wrong", 0.5) | {name: value}] * 2
+    path.write_text("".join(map(line, rows)))
+    found = groups(path, 1, "train", 2)
+    assert {type(reward) for one in found for reward in one["rewards"]} <= {float, type(None)}
+    for answer in group(path, 1, "train", 2, 0)["answers"]:
+        for number in (answer["reward"], answer["advantage"], answer["length"], *answer["parts"].values()):
+            assert type(number) in (int, float, type(None))
+        assert (type(answer["reason"]), type(answer["response"]), type(answer["is_finished"])) == (str, str, bool)
+        json.dumps([found, answer], allow_nan=False)
 
 
 def test_questions_are_read_out_of_the_templates() -> None:

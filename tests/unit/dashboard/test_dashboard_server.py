@@ -149,7 +149,8 @@ def test_charts_and_answers_are_sent(server: DashboardServer, runs: Path) -> Non
     assert len(ask(server, "groups", run="first", step=5, kind="train")[1]["groups"]) == 4
     answers = ask(server, "group", run="first", step=5, kind="train", index=1)[1]["answers"]
     assert len(answers) == 4
-    assert ask(server, "text", run="first", at=answers[0]["at"], start=0, count=5)[1] == {"text": "1 + 2"}
+    more = ask(server, "text", run="first", at=answers[0]["at"], start=0, count=5)[1]
+    assert (more["text"], more["pieces"]) == ("1 + 2", answers[0]["pieces"][:5])
     assert len(ask(server, "questions", run="first")[1]["questions"]) == 4
     assert len(ask(server, "follow", run="first", index=1)[1]["history"]) == 3
 

@@ -48,6 +48,14 @@ def test_rows_written_otherwise_are_read_too(tmp_path: Path) -> None:
     assert len(rows(path, 33, "train")) == 1
 
 
+@pytest.mark.parametrize("damage", ['{"a": ' * 100_000, '{"step": ' + "9" * 5000 + ', "kind": "train"}', "\x00", "[]"])
+def test_a_line_that_is_no_row_ends_its_block(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "samples.jsonl"
+    path.write_text(line(sample(1, "train", "q", "whole", "right")) + damage + "\n")
+    assert [row["response"] for row in rows(path, 1, "train")] == ["whole"]
+    assert rows(path, 2, "train") == []
+
+
 def test_a_torn_end_is_no_row_yet(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     whole = line(sample(1, "train", "q", "whole", "right"))

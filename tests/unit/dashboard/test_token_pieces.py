@@ -43,6 +43,10 @@ def test_a_part_of_the_text_gets_its_part_of_the_tokens() -> None:
         {"token_characters": [2, 0, 0, 1, 3.0, 1, 0]},
         {"token_logprobs": [-0.5, -1.0, -2.0, None, -0.125, 0.0, -3.0]},
         {"token_logprobs": [-0.5, -1.0, -2.0, "<b>", -0.125, 0.0, -3.0]},
+        {"token_logprobs": [-0.5, -1.0, -2.0, float("nan"), -0.125, 0.0, -3.0]},
+        {"token_logprobs": [-0.5, -1.0, -2.0, float("-inf"), -0.125, 0.0, -3.0]},
+        {"token_logprobs": [-0.5, -1.0, -2.0, -(10**400), -0.125, 0.0, -3.0]},
+        {"token_logprobs": [-0.5, -1.0, -2.0, True, -0.125, 0.0, -3.0]},
         {"response": "short"},
     ],
 )

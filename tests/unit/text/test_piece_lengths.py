@@ -36,6 +36,28 @@ def test_tokens_that_share_a_character(golden_tokenizer: Load, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_bytes_that_stay_no_characters_are_each_tokens_own(golden_tokenizer: Load, name: str) -> None:
+    tokenizer = golden_tokenizer(name)
+    ids = tokenizer.encode("𝔊")
+    whole, broken = [*[0] * (len(ids) - 1), 1], [*[0] * (len(ids) - 2), 1]
+    assert len(ids) > 1
+    assert tokenizer.piece_lengths([*ids[:-1], ids[0], *ids, ids[-1], ids[-1]]) == [*broken, 1, *whole, 1, 1]
+
+
+def test_an_answer_of_broken_characters_takes_no_longer_than_its_length(
+    golden_tokenizer: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = golden_tokenizer("smollm2")
+    broken = tokenizer.encode("𝔊")[:-1] * 1000
+    decode, decoded = tokenizer.decode, []
+    monkeypatch.setattr(tokenizer, "decode", lambda ids: decoded.append(len(ids)) or decode(ids))
+    lengths = tokenizer.piece_lengths(broken)
+    assert sum(lengths) == 1000
+    assert max(lengths) == 1
+    assert sum(decoded) < 10 * len(broken)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_golden_texts(golden_tokenizer: Load, goldens: dict, name: str) -> None:
     tokenizer = golden_tokenizer(name)
     for ids in goldens["encodings"][name]:
@@ -51,3 +73,6 @@ def test_any_ids_even_those_that_are_no_text(golden_tokenizer: Load, data: st.Da
     lengths = tokenizer.piece_lengths(ids)
     assert min(lengths, default=0) >= 0
     assert (sum(lengths), len(lengths)) == (len(tokenizer.decode(ids)), len(ids))
+    for end in range(1, len(ids) + 1):
+        if lengths[end - 1]:
+            assert sum(lengths[:end]) == len(tokenizer.decode(ids[:end]))
