@@ -1,4 +1,4 @@
-"""What is saved loads again, equal in every weight; a tied table is written once."""
+"""What is saved loads again, equal in every weight; a tied table is written once (K04)."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ def test_bfloat16_files(tiny_folder: Path, tiny_decoder: Decoder, tmp_path: Path
 
 
 def test_a_second_copy_of_a_tied_head_is_accepted(tiny_folder: Path) -> None:
+    """K04."""
     path = tiny_folder / "model.safetensors"
     tensors = load_file(path)
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
