@@ -14,7 +14,7 @@ export const findings = element("div", { class: "findings-list" });
 export function showFindings(runs) {
   for (const name of boxes.keys()) if (!runs.some((run) => run.name === name)) boxes.delete(name);
   for (const run of runs) {
-    if (!boxes.has(run.name)) boxes.set(run.name, newBox());
+    if (!boxes.has(run.name)) boxes.set(run.name, newBox(run));
     refresh(boxes.get(run.name), run, runs.length > 1);
   }
   const nodes = runs.map((run) => boxes.get(run.name).node);
@@ -23,10 +23,11 @@ export function showFindings(runs) {
   }
 }
 
-function newBox() {
-  const summary = element("summary", {}, "Doctor");
+/** There from the start, so that charts do not move when the doctor has spoken. */
+function newBox(run) {
+  const summary = element("summary", {}, "Doctor: reading the run…");
   const body = element("div", { class: "findings-body" });
-  return { node: element("details", { class: "panel findings", hidden: true }, summary, body), summary, body, version: null, asked: performance.now() - INTERVAL_MS + FIRST_MS };
+  return { node: element("details", { class: "panel findings", hidden: run.command === "sft" }, summary, body), summary, body, version: null, asked: performance.now() - INTERVAL_MS + FIRST_MS };
 }
 
 async function refresh(box, run, isNamed) {
