@@ -75,8 +75,7 @@ def _sites(tree: ast.Module, names: set[str]) -> Iterator[tuple[ast.stmt, object
     for top in tree.body:
         named = {top.name} if isinstance(top, ast.FunctionDef | ast.ClassDef) else _assigned(top)
         for statement, holder, index in _statements(top, tree.body):
-            inner = {node.name for node in _functions_over(tree, statement)}
-            if names and not (named | inner) & names:
+            if names and not (named | _functions_over(top, statement)) & names:
                 continue
             if _is_docstring(statement):
                 continue
@@ -88,8 +87,10 @@ def _assigned(statement: ast.stmt) -> set[str]:
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
-def _functions_over(tree: ast.Module, statement: ast.stmt) -> list[ast.FunctionDef]:
-    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and any(x is statement for x in ast.walk(n))]
+def _functions_over(top: ast.stmt, statement: ast.stmt) -> set[str]:
+    """Names of the functions within ``top`` that hold the statement."""
+    functions = [node for node in ast.walk(top) if isinstance(node, ast.FunctionDef)]
+    return {function.name for function in functions if any(node is statement for node in ast.walk(function))}
 
 
 def _statements(node: ast.stmt, holder: list[ast.stmt]) -> Iterator[tuple[ast.stmt, list[ast.stmt], int]]:
