@@ -3,8 +3,8 @@
     python benchmarks/large_dashboard.py [--repeats 5] [--write]
 
 Writes ``benchmarks/results/dashboard.json``: milliseconds from opening the address (each time in a fresh browser profile, the
-server's first answer among them) to the first paint, to the first chart, to all charts in view, and of the frames of a scroll;
-bytes that were fetched of how many. Needs chromium, and 3 GB of room for the run.
+server's first answer among them) to the first paint, to the first chart, to the two at the top, and of the frames of a scroll;
+bytes that were fetched of how many. Needs chromium, and 4 GB of room for the run.
 """
 
 from __future__ import annotations
@@ -27,24 +27,10 @@ from grpo_zero.dashboard.server import DashboardServer
 from grpo_zero.train.recorder import machine_facts
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from helpers.recorded import start_run, write_steps
+from helpers.long_run import FIRST_PAINT, FRAMES, SHAPE, STEPS, write_long_run
 
 PATH = Path(__file__).parent / "results" / "dashboard.json"
-STEPS = 10_000
-SHAPE = {"questions": 32, "answers": 8, "interval": 100}
 NOW = "performance.now()"
-FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-FRAMES = """async () => {
-  const times = [];
-  let last = performance.now();
-  for (let at = 0; at < 120; at++) {
-    scrollBy(0, 20);
-    await new Promise(requestAnimationFrame);
-    times.push(performance.now() - last);
-    last = performance.now();
-  }
-  return times.sort((a, b) => a - b);
-}"""
 
 
 def main() -> None:
@@ -56,8 +42,7 @@ def main() -> None:
     if chromium is None:
         sys.exit("There is no chromium here: apt-get install chromium.")
     with tempfile.TemporaryDirectory() as folder:
-        run = start_run(Path(folder) / "large", STEPS, **SHAPE)
-        write_steps(run, 0, STEPS, STEPS, **SHAPE)
+        run = write_long_run(Path(folder) / "large")
         run_bytes = sum(path.stat().st_size for path in run.iterdir())
         with sync_playwright() as driver:
             browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

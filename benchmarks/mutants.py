@@ -121,16 +121,16 @@ def main() -> int:
     parser.add_argument("--tests", nargs="+", default=TESTS, help="instead of the verifier's")
     options = parser.parse_args()
     _warm_up()
-    for module in PARTS:
-        source = (FOLDER / f"{module}.py").read_text(encoding="utf-8")
-        if outcome(Mutant(module, 0, "none", source), options.tests) != "survived":
-            sys.exit(f"the tests fail without any change of {module}.py: mend them first")
     results: dict[str, dict[str, object]] = {}
     unknown = set(EQUIVALENT)
     for module in PARTS:
-        found_here = list(mutants(FOLDER / f"{module}.py", PARTS[module]))
+        path = FOLDER / f"{module}.py"
+        found_here = list(mutants(path, PARTS[module]))
         unknown -= {mutant.change for mutant in found_here}
         chosen = [mutant for mutant in found_here if options.only in mutant.change]
+        unchanged = Mutant(module, 0, "none", path.read_text(encoding="utf-8"))
+        if chosen and outcome(unchanged, options.tests) != "survived":
+            sys.exit(f"the tests fail without any change of {module}.py: mend them first")
         counts = {"caught": 0, "timed out": 0, "equivalent": 0}
         survivors = []
         for mutant in chosen:

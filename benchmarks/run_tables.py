@@ -98,9 +98,9 @@ def dashboard_sentence() -> str:
     frames = f"{median['frame_ms']:.0f} ms, 95 % of them at most {median['slow_frame_ms']:.0f}"
     return wrapped(
         f"A generated run of {result['steps']:,} steps x {result['answers_per_step']} answers, "
-        f"{result['run_bytes'] / 1e9:.1f} GB, opened in a new profile: first paint after {paint_s:.2f} s, the charts in view "
-        f"after {charts_s:.2f} s, the answers of step 7,777 after {answers_s:.2f} s. A frame while scrolling takes {frames}. "
-        f"Fetched are {charts_kb:,.0f} kB for the charts and {answers_kb:,.0f} kB for the answers. Medians of "
+        f"{result['run_bytes'] / 1e9:.1f} GB, opened in a new profile: first paint after {paint_s:.2f} s, the two charts at "
+        f"the top after {charts_s:.2f} s, the answers of step 7,777 after {answers_s:.2f} s. A frame while scrolling takes "
+        f"{frames}. Fetched are {charts_kb:,.0f} kB for the charts and {answers_kb:,.0f} kB for the answers. Medians of "
         f"{result['repeats']}, headless Chromium {result['chromium'].split('.')[0]}, {processor(result)}, "
         f"{result['machine']['threads']} threads; `{result['command']}`, commit {result['commit']}."
     )

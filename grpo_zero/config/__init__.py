@@ -1,6 +1,6 @@
 """The configuration: declared by ``sections.py``, loaded by ``load.py``, and checked by ``checks.py`` before anything else is."""
 
-from grpo_zero.config.checks import check_config, config_notes
+from grpo_zero.config.checks import config_notes
 from grpo_zero.config.load import (
     config_from_dict,
     describe_options,
@@ -12,9 +12,7 @@ from grpo_zero.config.load import (
 from grpo_zero.config.sections import (
     LORA_TARGETS,
     SECTIONS,
-    SINKS,
     Config,
-    DataConfig,
     EvaluationConfig,
     LoraConfig,
     ModelConfig,
@@ -25,15 +23,12 @@ from grpo_zero.config.sections import (
 __all__ = [
     "LORA_TARGETS",
     "SECTIONS",
-    "SINKS",
     "Config",
-    "DataConfig",
     "EvaluationConfig",
     "LoraConfig",
     "ModelConfig",
     "SftConfig",
     "TrainingConfig",
-    "check_config",
     "config_from_dict",
     "config_notes",
     "describe_options",

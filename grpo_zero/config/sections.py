@@ -260,7 +260,7 @@ class TrainingConfig:
     )
     sample_logprobs: bool = option(
         True,
-        "Keep each token's log-prob in samples.jsonl, by which the dashboard colours answers; it takes some eleven bytes each.",
+        "Keep each token's log-prob in samples.jsonl, by which the dashboard colours answers; they take more room than the text.",
         may_change=True,
     )
     head_chunk_tokens: int = option(

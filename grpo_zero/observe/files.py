@@ -58,12 +58,9 @@ class SamplesFile(JsonLines):
     """samples.jsonl: the fields of ``SampleRecord``."""
 
     def write(self, record: SampleRecord) -> None:
-        """Appends one completion, without what is None for the whole run."""
-        values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-        for name in ("token_characters", "token_logprobs"):
-            if values[name] is None:
-                del values[name]
-        self.append(values)
+        """Appends one completion, without what the run does not keep."""
+        values = {field: getattr(record, field.name) for field in dataclasses.fields(record)}
+        self.append({f.name: value for f, value in values.items() if value is not None or f.default is not None})
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

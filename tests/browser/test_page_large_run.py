@@ -7,29 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers.recorded import start_run, write_steps
-
-STEPS = 10_000
-SHAPE = {"questions": 32, "answers": 8, "interval": 100}
-PAINTED = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-FRAMES = """async () => {
-  const times = [];
-  let last = performance.now();
-  for (let at = 0; at < 120; at++) {
-    scrollBy(0, 20);
-    await new Promise(requestAnimationFrame);
-    times.push(performance.now() - last);
-    last = performance.now();
-  }
-  return times.sort((a, b) => a - b);
-}"""
+from helpers.long_run import FIRST_PAINT, FRAMES, STEPS, write_long_run
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with such a run; its gigabyte is given back."""
+    """A folder with such a run; its gigabytes are given back."""
     runs = tmp_path_factory.mktemp("large") / "runs"
-    write_steps(start_run(runs / "large", STEPS, **SHAPE), 0, STEPS, STEPS, **SHAPE)
+    write_long_run(runs / "large")
     yield runs
     shutil.rmtree(runs)
 
@@ -47,7 +32,7 @@ def test_charts_of_a_long_run(large: Path, serve: Callable, open_page: Callable)
     page.locator('[data-panel="success"] .plot-container').wait_for()
     page.locator('[data-panel="reward"] .plot-container').wait_for()
     page.wait_for_timeout(1000)
-    assert page.evaluate(PAINTED) < 2000
+    assert page.evaluate(FIRST_PAINT) < 2000
     asked = [name for name in sizes if name.startswith("series")]
     assert 2 <= len(asked) < 12, "panels out of view are not asked for"
     assert max(sizes.values()) < 200_000
@@ -62,7 +47,7 @@ def test_answers_of_any_step_of_a_long_run(large: Path, serve: Callable, open_pa
     page = open_page(f"{url}#view=answers&run=large&step=7777")
     page.get_by_text("Step 7777: 32 of 32 groups").wait_for()
     page.get_by_text("step 7777, answer 0").first.wait_for()
-    assert page.evaluate(PAINTED) < 2000
+    assert page.evaluate(FIRST_PAINT) < 2000
     page.goto(f"{url}#view=question&run=large&question=5")
     page.get_by_role("heading", name="Make 25 from [7, 3, 7].").wait_for()
     assert page.locator(".history .group").count() == STEPS // 100 + 1

@@ -1,11 +1,7 @@
-"""Run folders as the trainer leaves them, written from made-up numbers: small ones for tests, and as large as a page may meet.
-
-``python tests/helpers/recorded.py FOLDER --steps 10000 --answers 256`` writes the large one.
-"""
+"""Run folders as the trainer leaves them, written from made-up numbers."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
@@ -171,18 +167,3 @@ def _block(kind: str, questions: int, answers: int) -> str:
             response = "1 + 2 = 3, 3 * 7 = 21, no\n" * 3 + f"step {STEP}, answer {number}"
             rows.append(line(sample(STEP, kind, prompt, response, mark, advantage) | tokens_of(response, noise)))
     return "".join(rows)
-
-
-def main() -> None:
-    """Write a run folder of any size."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--answers", type=int, default=256, help="of a step, in groups of 8")
-    options = parser.parse_args()
-    shape = {"questions": options.answers // 8, "answers": 8, "interval": 100}
-    write_steps(start_run(options.folder, options.steps, **shape), 0, options.steps, options.steps, **shape)
-
-
-if __name__ == "__main__":
-    main()
