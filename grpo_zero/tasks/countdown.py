@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grpo_zero.errors import UserError, nearest
+from grpo_zero.errors import UserError, nearest, shown
 from grpo_zero.tasks.countdown_data import load_countdown
 from grpo_zero.tasks.countdown_row import read_row, row_key
 from grpo_zero.tasks.expressions import ExpressionError, read_expression
 from grpo_zero.tasks.row_files import Row
 from grpo_zero.tasks.solve import is_solvable
 from grpo_zero.tasks.tags import has_exact_form, last_answer
-from grpo_zero.tasks.user_task import shown
 from grpo_zero.types import Problem, Verdict
 
 DEFAULT_SYSTEM = "You solve number puzzles: you reason first, and then state one final answer."

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grpo_zero.errors import UserError
+from grpo_zero.errors import UserError, shown
 from grpo_zero.tasks.expressions import MAX_DIGITS
-from grpo_zero.tasks.user_task import shown
 
 MAX_NUMBERS = 6
 """Most numbers in one row."""

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from grpo_zero.errors import UserError
+from grpo_zero.errors import UserError, named, shown
 from grpo_zero.tasks.final_answer import last_box
 from grpo_zero.tasks.question_files import read_questions
 from grpo_zero.tasks.row_files import Row
 from grpo_zero.tasks.tags import CLOSE_THINK
-from grpo_zero.tasks.user_task import failure, named, shown
+from grpo_zero.tasks.user_task import failure
 from grpo_zero.types import Problem, Verdict
 
 DEFAULT_PROMPT = "{question}\n\nReason step by step, and put the final answer, alone, within \\boxed{}."

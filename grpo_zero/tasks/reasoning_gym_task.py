@@ -12,11 +12,10 @@ from typing import Any
 
 import yaml
 
-from grpo_zero.errors import UserError, nearest
+from grpo_zero.errors import UserError, named, nearest
 from grpo_zero.tasks.reasoning_gym_checks import checked, is_harmless
 from grpo_zero.tasks.row_files import Row
 from grpo_zero.tasks.tags import has_exact_form, last_answer
-from grpo_zero.tasks.user_task import named
 from grpo_zero.types import Problem, Verdict
 
 DEFAULT_PROMPT = (

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from grpo_zero.errors import UserError
+from grpo_zero.errors import UserError, named, shown
 from grpo_zero.tasks.question_files import read_questions
 from grpo_zero.tasks.row_files import Row
-from grpo_zero.tasks.user_task import failure, load_module, named, named_class, shown
+from grpo_zero.tasks.user_task import failure, load_module, named_class
 from grpo_zero.types import Problem, Verdict
 
 RewardFunction = Callable[..., Sequence[float | None]]

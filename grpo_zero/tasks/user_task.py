@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from grpo_zero.errors import UserError
+from grpo_zero.errors import UserError, named, shown
 from grpo_zero.tasks.row_files import Row
 from grpo_zero.types import Problem, Verdict
 
@@ -202,18 +202,3 @@ def _rows(name: str, make: Callable[..., Any], *split: str) -> list[Row]:
         if not isinstance(row, Mapping):
             raise UserError(f"{call} of {name} gave {shown(row)}; expected dicts, one a question.")
     return [dict(row) for row in rows]
-
-
-def named(error: Exception) -> str:
-    """An exception in one line."""
-    return f"{type(error).__name__}: {_one_line(str(error))}"
-
-
-def shown(value: object) -> str:
-    """A value in one short line."""
-    return _one_line(repr(value))
-
-
-def _one_line(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 120 else text[:117] + "..."
