@@ -237,9 +237,9 @@ class TrainingConfig:
     )
     decode_kernels: str = option(
         "auto",
-        "Matrix products of sampling on a CPU: auto takes the kernels measured fastest on this machine, plain always the same "
-        "one. They differ in rounding.",
-        choices=("auto", "plain"),
+        "How sampling computes on a CPU: auto is C in float32, compiled once by this machine's C compiler (on Linux, without "
+        "LoRA), else measured, PyTorch with the products that are fastest here; plain is PyTorch alone. They differ in rounding.",
+        choices=("auto", "measured", "plain"),
         may_change=True,
     )
     decode: str = option(

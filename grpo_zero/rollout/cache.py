@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from grpo_zero.model.attention import GroupLayout, PackedGroups
+from grpo_zero.model.decoder import Decoder
 from grpo_zero.model.spec import ModelSpec
 from grpo_zero.rollout.scheduler import Move
 
@@ -109,6 +110,16 @@ class SlotCache:
         for row, x in enumerate(tensors_KTD):
             out[row, :, : x.shape[1]] = x
         return out
+
+    def logits(self, decoder: Decoder, tokens_S: Tensor, positions_S: Tensor, lengths_S: np.ndarray) -> Tensor:
+        """Logits ``[S, V]`` of each running slot's next token, after ``tokens_S``, one new token a slot, joined the cache.
+
+        Args:
+            positions_S: of the tokens, each in its own sequence.
+            lengths_S: own tokens each slot holds already.
+        """
+        self.begin_step(lengths_S)
+        return decoder.logits(decoder(tokens_S, positions_S, self))
 
     def begin_step(self, lengths_S: np.ndarray) -> None:
         """Announce the next token: ``lengths_S`` own tokens each running slot already holds."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.rollout.cache import SlotCache
+from grpo_zero.rollout.compiled import CompiledCache
 from grpo_zero.rollout.prefill import prefill
 from grpo_zero.rollout.request import Answers, Request
 from grpo_zero.rollout.sampler import sample
@@ -22,7 +23,7 @@ def generate_dynamic(decoder: Decoder, request: Request) -> list[list[Completion
     """``completions_PG``. The host learns after every token which rows have ended, and fills their slots at once."""
     prompts, params, num_slots = request.prompts, request.params, request.num_slots
     scheduler = Scheduler(len(prompts), request.num_samples, num_slots)
-    cache = SlotCache(decoder.spec, num_slots, params.max_new_tokens, decoder.embedding.weight.dtype, decoder.device)
+    cache = make_cache(decoder, request)
     slots = Slots(num_slots, params.max_new_tokens, request.stop_ids, decoder.spec.vocab_size, decoder.device)
     first_logits: dict[int, Tensor] = {}
     answers = Answers(request)
@@ -49,8 +50,7 @@ def generate_dynamic(decoder: Decoder, request: Request) -> list[list[Completion
             first_logits = {p: x for p, x in first_logits.items() if p >= last_waiting}
         else:
             rows = slice(0, first_free)
-            cache.begin_step(slots.num_new_S[rows] - 1)
-            logits_SV = decoder.logits(decoder(*slots.last(first_free), cache))
+            logits_SV = cache.logits(decoder, *slots.last(first_free), slots.num_new_S[rows] - 1)
         ended = slots.record(rows, *sample(logits_SV, slots.uniforms(rows), params, request.has_token_V))
         del logits_SV
         finish(ended)
@@ -58,3 +58,11 @@ def generate_dynamic(decoder: Decoder, request: Request) -> list[list[Completion
             cache.seat([row.prompt_index for row in scheduler.running])
         answers.report()
     return answers.completions_PG()
+
+
+def make_cache(decoder: Decoder, request: Request) -> SlotCache | CompiledCache:
+    """Room for the keys and values of ``request.num_slots`` completions, and the way to decode with them."""
+    num_slots, max_new_tokens = request.num_slots, request.params.max_new_tokens
+    if request.is_compiled:
+        return CompiledCache(decoder, num_slots, max_new_tokens)
+    return SlotCache(decoder.spec, num_slots, max_new_tokens, decoder.embedding.weight.dtype, decoder.device)

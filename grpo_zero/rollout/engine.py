@@ -17,6 +17,7 @@ from grpo_zero.model.decoder import Decoder
 from grpo_zero.observe.phases import phase
 from grpo_zero.out_of_memory import with_less
 from grpo_zero.rollout.cache import bytes_per_slot
+from grpo_zero.rollout.compiled import can_compile
 from grpo_zero.rollout.dynamic import generate_dynamic
 from grpo_zero.rollout.products import decode_products
 from grpo_zero.rollout.request import Progress, Request
@@ -40,7 +41,8 @@ class Engine:
         stop_ids: any of them ends a completion.
         has_token_V: bool ``[V]``; ids without a token are never sampled. None = all have one.
         num_slots: completions sampled at once; None = as many as memory allows. Halved for good where memory runs out.
-        kernels: ``auto`` multiplies by the kernels that are fastest on this CPU (``rollout/products.py``), ``plain`` never.
+        kernels: of a CPU. ``auto`` runs a step as compiled C where that is possible (``compiled.py``), else ``measured``, which
+            multiplies by the kernels that are fastest here (``products.py``); ``plain`` always by the usual one.
         decode: ``dynamic`` or ``static`` shapes: the files of these names.
     """
 
@@ -61,6 +63,11 @@ class Engine:
         self.decode = decode
         self.num_shortages = 0
         """Times that memory ran out, and sampling began again with fewer slots."""
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a step of decoding is compiled C."""
+        return self.kernels == "auto" and self.decode == "dynamic" and can_compile(self.decoder)
 
     def generate(
         self,
@@ -105,6 +112,7 @@ class Engine:
                 seed_key,
                 policy_step,
                 progress,
+                is_compiled=self.is_compiled,
             )
             return self._answer(request)
         finally:
@@ -112,7 +120,7 @@ class Engine:
 
     def _answer(self, request: Request) -> list[list[Completion]]:
         def work() -> list[list[Completion]]:
-            with phase("decode"), torch.inference_mode(), self._products(request.num_slots):
+            with phase("decode"), torch.inference_mode(), self._products(request):
                 return STRATEGIES[self.decode](self.decoder, request)
 
         def make_smaller() -> bool:
@@ -127,8 +135,9 @@ class Engine:
 
         return with_less(work, make_smaller, "sampling")
 
-    def _products(self, num_slots: int) -> AbstractContextManager[None]:
-        return decode_products(self.decoder, num_slots) if self.kernels == "auto" else nullcontext()
+    def _products(self, request: Request) -> AbstractContextManager[None]:
+        is_plain = self.kernels == "plain" or request.is_compiled
+        return nullcontext() if is_plain else decode_products(self.decoder, request.num_slots)
 
     def _slots_for(self, total: int, params: SamplingParams) -> int:
         if self.num_slots is not None:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.model.layers import Linear
+from grpo_zero.rollout.machine import cache_folder, processor
 
 Kernel = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
@@ -64,7 +65,7 @@ def decode_products(decoder: Decoder, num_rows: int, choices_path: Path | None =
     weights: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
     for weight_OI in (*(linear.weight for linear in linears), decoder.head_weight_VE):
         weights[weight_OI.shape[0], weight_OI.shape[1]].append(weight_OI.detach())
-    choices = _Choices(choices_path or _default_path(), weights)
+    choices = _Choices(choices_path or cache_folder() / "products.json", weights)
     for rows in _buckets(num_rows):
         choices.complete(rows)
     for linear in linears:
@@ -83,7 +84,7 @@ class _Choices:
 
     def __init__(self, path: Path, weights: dict[tuple[int, int], list[Tensor]]) -> None:
         self.path, self.weights = path, weights
-        self.machine = f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+        self.machine = f"{processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
         self.known: dict[str, str] = _read(path).get(self.machine, {})
 
     def complete(self, rows: int) -> None:
@@ -126,21 +127,6 @@ def _buckets(num_rows: int) -> list[int]:
 
 def _name(shape: tuple[int, int], rows: int) -> str:
     return f"{shape[0]}x{shape[1]} @ {rows}"
-
-
-def _default_path() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "grpo-zero" / "products.json"
-
-
-def _processor() -> str:
-    """The processor's model; its instruction set where the system does not tell."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = {line.partition(":")[2].strip() for line in lines if line.startswith("model name")}
-    return " / ".join([*sorted(names), torch.backends.cpu.get_cpu_capability()])
 
 
 def _read(path: Path) -> dict[str, dict[str, str]]:

@@ -39,6 +39,8 @@ class Request:
     """(seed, purpose, step); with the prompt's and the sample's index it names a completion's noise."""
     policy_step: int
     progress: Progress | None
+    is_compiled: bool = False
+    """Whether a step is compiled C (``compiled.py``); for dynamic shapes only."""
 
     def noise_T(self, prompt_index: int, sample_index: int) -> np.ndarray:
         """The uniform number of each of the completion's positions, float64 in [0, 1)."""

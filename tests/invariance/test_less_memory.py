@@ -25,6 +25,7 @@ from grpo_zero.rollout import dynamic as dynamic_module
 from grpo_zero.rollout import static as static_module
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.naive import naive_generate
+from grpo_zero.rollout.request import Request
 from grpo_zero.runs import latest_checkpoint
 from grpo_zero.train import update as update_module
 from grpo_zero.train.budget import Budget
@@ -183,13 +184,11 @@ def test_sampling_with_fewer_slots_says_the_same(
     engine = Engine(decoder, STOP_IDS, MASK_V, num_slots, decode=decode)
     module = {"dynamic": dynamic_module, "static": static_module}[decode]
     prefill, seen = module.prefill, []
-    cells = {"dynamic": ("SlotCache", 1), "static": ("Grid", 2)}
-    name, place = cells[decode]
+    name = {"dynamic": "make_cache", "static": "Grid"}[decode]
     real = getattr(module, name)
 
     def limited(*arguments: Any) -> Any:
-        num_cells = arguments[place] if decode == "dynamic" else arguments[place] * arguments[place + 1]
-        seen.append(num_cells)
+        seen.append(arguments[1].num_slots if decode == "dynamic" else arguments[2] * arguments[3])
         return real(*arguments)
 
     def run_out_late(*arguments: Any) -> Any:
@@ -236,14 +235,14 @@ def test_a_whole_run_equals_one_that_was_given_less(
     expected = train(run_config(model_folder, tmp_path, *more, *less))
     capsys.readouterr()
     no_room_for(monkeypatch, 64, "forward")
-    real = dynamic_module.SlotCache
+    real = dynamic_module.make_cache
 
-    def few_slots(spec: Any, num_slots: int, *rest: Any) -> Any:
-        if num_slots > 3:
+    def few_slots(decoder: Decoder, request: Request) -> Any:
+        if request.num_slots > 3:
             run_out()
-        return real(spec, num_slots, *rest)
+        return real(decoder, request)
 
-    monkeypatch.setattr(dynamic_module, "SlotCache", few_slots)
+    monkeypatch.setattr(dynamic_module, "make_cache", few_slots)
     found = train(run_config(model_folder, tmp_path, *more, "training.run_name=found"))
     for file in ("model/model.safetensors", "optimizer.safetensors"):
         ours, theirs = (load_file(latest_checkpoint(run / "checkpoints") / file) for run in (found, expected))

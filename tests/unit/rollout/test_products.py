@@ -34,7 +34,7 @@ def force(path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str) -> list[tupl
         return kernel
 
     monkeypatch.setattr(products, "fastest", chosen)
-    monkeypatch.setattr(products, "_default_path", lambda: path)
+    monkeypatch.setattr(products, "cache_folder", lambda: path.parent)
     return measured
 
 
@@ -62,7 +62,7 @@ def test_logits_and_samples_are_the_same_with_every_kernel(
         torch.testing.assert_close(chosen, plain, rtol=1e-5, atol=1e-4)
         again = decoder.logits(decoder(tokens_T, torch.arange(9), DenseCausal()))
     assert torch.equal(again, plain), "nothing is left behind"
-    engines = [Engine(decoder, frozenset({3}), None, kernels=kernels) for kernels in ("plain", "auto")]
+    engines = [Engine(decoder, frozenset({3}), None, kernels=kernels) for kernels in ("plain", "measured")]
     texts = [engine.generate([[1, 2], [5]], 3, SamplingParams(12)) for engine in engines]
     assert [[c.token_ids for c in group] for group in texts[0]] == [[c.token_ids for c in group] for group in texts[1]]
 

@@ -79,7 +79,7 @@ def test_a_run_saves_what_it_has_says_where_memory_went_and_goes_on_with_less(
         with monkeypatch.context() as patch:
             if number == 3 and self.policy.decoder.recompute == "none":
                 if stage == "sampling":
-                    patch.setattr(dynamic_module, "SlotCache", run_out)
+                    patch.setattr(dynamic_module, "make_cache", run_out)
                 else:
                     patch.setattr(update_module, "backward", run_out)
             return original(self, number, *rest)
@@ -146,7 +146,7 @@ def test_a_forward_that_runs_out_leaves_the_decoder_in_training_mode(monkeypatch
 
 
 def test_any_other_command_says_what_to_lower(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(dynamic_module, "SlotCache", run_out)
+    monkeypatch.setattr(dynamic_module, "make_cache", run_out)
     settings = ["data.test_size=2", "evaluation.num_problems=2", "evaluation.max_gen_len=8"]
     assert main(["eval", "--model", "embedded:countdown-tiny", *settings]) == 2
     error = capsys.readouterr().err
