@@ -3,10 +3,10 @@
 By default glibc gives the end of the heap back when it is freed, and blocks above a threshold at once. A step frees and asks
 again for gigabytes of gradients and activations, and each return costs a page fault per 4 KiB. Blocks of more than 32 MiB, the
 most that glibc can be told, still go back: kept as well, they would cut the heap into pieces that fit nothing, and memory would
-grow.
+grow. Gradients of that size are kept by the optimizer instead.
 
-Between sampling and the update what is free does go back: the two ask for blocks of other sizes, and one would grow the heap
-around the holes that the other left.
+With ``training.reuse_memory: false`` what is free also goes back between sampling and the update: the two ask for blocks of other
+sizes, and one grows the heap around the holes that the other left.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import ctypes
 import gc
 import platform
 
+LARGEST_KEPT_BYTES = 32 * 2**20
+"""A freed block that is larger goes back to the system, whatever malloc is told."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Names and numbers of glibc's malloc.h; mallopt(3)."""
 
@@ -24,7 +26,7 @@ def keep_freed_memory() -> bool:
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    return bool(mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+    return bool(mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
 
 
 def give_back_freed_memory() -> bool:

@@ -216,6 +216,12 @@ class TrainingConfig:
         choices=("auto", "none", "selective", "full", True, False),
         may_change=True,
     )
+    reuse_memory: bool = option(
+        True,
+        "On a CPU, keep freed memory and large gradients between sampling and update, which saves the time of getting them anew; "
+        "false gives them back, for a smaller peak where sampling needs more than the update.",
+        may_change=True,
+    )
     max_steps: int | None = option(
         None, "Number of steps; null is one pass over the training problems.", minimum=1, may_change=True
     )

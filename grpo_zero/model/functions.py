@@ -23,10 +23,17 @@ def reciprocal_rms(x_TE: Tensor, eps: float) -> Tensor:
 
 
 def add_weight_gradient(weight_OI: Tensor, grad_TO: Tensor, x_TI: Tensor) -> Tensor | None:
-    """``grad^T x``: returned where the weight has no gradient yet, else added to that in place."""
-    if weight_OI.grad is None:
+    """``grad^T x``: returned where the weight has no gradient yet, else added to that in place.
+
+    A weight may have a ``spare_gradient``, memory of an earlier one (``train/optimizer.py``): a first one is written there.
+    """
+    spare_OI = getattr(weight_OI, "spare_gradient", None)
+    if weight_OI.grad is not None:
+        weight_OI.grad.addmm_(grad_TO.T, x_TI)
+    elif spare_OI is not None:
+        weight_OI.grad = torch.mm(grad_TO.T, x_TI, out=spare_OI)
+    else:
         return grad_TO.T @ x_TI
-    weight_OI.grad.addmm_(grad_TO.T, x_TI)
     return None
 
 
@@ -150,8 +157,11 @@ class Embedding(Function):
         (tokens_T,), table_VE = ctx.saved_tensors, ctx.table_VE
         if not ctx.needs_input_grad[1]:
             return None, None
-        if table_VE.grad is None:
+        if table_VE.grad is None and table_VE.device.type != "cpu":
             return None, torch.ops.aten.embedding_dense_backward(grad_TE, tokens_T, len(table_VE), -1, False)
+        if table_VE.grad is None:
+            spare_VE = getattr(table_VE, "spare_gradient", None)
+            table_VE.grad = torch.zeros_like(table_VE) if spare_VE is None else spare_VE.zero_()
         if table_VE.device.type == "cpu":
             table_VE.grad.index_add_(0, tokens_T, grad_TE)
         else:  # sorts, so that equal tokens are added in a fixed order

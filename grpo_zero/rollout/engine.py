@@ -44,6 +44,7 @@ class Engine:
         kernels: of a CPU. ``auto`` runs a step as compiled C where that is possible (``compiled.py``), else ``measured``, which
             multiplies by the kernels that are fastest here (``products.py``); ``plain`` always by the usual one.
         decode: ``dynamic`` or ``static`` shapes: the files of these names.
+        reuses_memory: whether sampling works in what others freed (``allocator.py``).
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Engine:
         num_slots: int | None = None,
         kernels: str = "auto",
         decode: str = "dynamic",
+        reuses_memory: bool = True,
     ) -> None:
         self.decoder = decoder
         self.stop_ids = stop_ids
@@ -61,6 +63,7 @@ class Engine:
         self.num_slots = num_slots
         self.kernels = kernels
         self.decode = decode
+        self.reuses_memory = reuses_memory
         self.num_shortages = 0
         """Times that memory ran out, and sampling began again with fewer slots."""
 
@@ -98,7 +101,8 @@ class Engine:
         """
         if not prompts:
             return []
-        give_back_freed_memory()
+        if not self.reuses_memory:
+            give_back_freed_memory()
         was_training = self.decoder.training
         self.decoder.eval()
         try:

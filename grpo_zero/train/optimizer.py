@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from grpo_zero.allocator import LARGEST_KEPT_BYTES
 from grpo_zero.config import TrainingConfig
 from grpo_zero.train.moments import new_moments, parts, read_moments, write_moments
 from grpo_zero.train.offload import HostGradients, Staging
@@ -49,6 +50,7 @@ class AdamW:
         betas, weight_decay, eps: as in the paper; weight decay applies to every parameter.
         states_on_host: keep the moments too in main memory and step there: the device then holds weights and gradients alone.
         moment_bits: 32, or 8 for a quarter of the moments' memory.
+        reuse_memory: keep the memory of gradients that malloc would not keep, for those of the next update.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class AdamW:
         eps: float = 1e-8,
         states_on_host: bool = False,
         moment_bits: int = 32,
+        reuse_memory: bool = False,
     ) -> None:
+        self.reuse_memory = reuse_memory
         self.parameters = dict(named_parameters)
         self.betas, self.weight_decay, self.eps = betas, weight_decay, eps
         self.states_on_host, self.moment_bits = states_on_host, moment_bits
@@ -156,8 +160,10 @@ class AdamW:
         )
 
     def zero_grad(self) -> None:
-        """Drop all gradients; their memory is free while sampling."""
+        """Drop all gradients; their memory is free while sampling, but for what is kept to be used again."""
         for parameter in self.parameters.values():
+            if self.reuse_memory and parameter.grad is not None and parameter.grad.nbytes > LARGEST_KEPT_BYTES:
+                parameter.spare_gradient = parameter.grad  # type: ignore[attr-defined]
             parameter.grad = None
 
     def drop(self) -> None:
@@ -238,10 +244,13 @@ def total_norm(grads: Iterable[Tensor]) -> float:
 
 def make_optimizer(decoder: nn.Module, training: TrainingConfig) -> AdamW:
     """The configured optimizer over what is trained: all weights, or the adapters."""
-    kind = HostAdamW if training.memory_efficient_adamw else AdamW
-    return kind(
-        [(name, parameter) for name, parameter in decoder.named_parameters() if parameter.requires_grad],
+    is_host = training.memory_efficient_adamw
+    trained = [(name, parameter) for name, parameter in decoder.named_parameters() if parameter.requires_grad]
+    return (HostAdamW if is_host else AdamW)(
+        trained,
         betas=training.betas,
         weight_decay=training.weight_decay,
         moment_bits=training.moment_bits,
+        # A GPU's allocator keeps them anyway, and the host's are no tensors of the parameters.
+        reuse_memory=training.reuse_memory and not is_host and trained[0][1].device.type == "cpu",
     )

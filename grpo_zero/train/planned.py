@@ -63,7 +63,7 @@ def settle_memory(
     memory = _free_bytes(device) if isinstance(training.memory, str) else int(training.memory * GIB)
     spec = open_source(config.model.pretrained_model_path, weights=not config.model.random_init).spec
     found = plan(job_of(config, spec, kind, command), memory, available_bytes() if kind == "cuda" else None)
-    settled = replace(config, training=replace(training, memory=None, **asdict(found.choice)))
+    settled = replace(config, training=replace(training, memory=None, reuse_memory=False, **asdict(found.choice)))
     return settled, Prediction(training.memory, found.planned_gib, found.line)
 
 

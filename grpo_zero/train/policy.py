@@ -76,6 +76,7 @@ def make_engine(policy: Policy, training: TrainingConfig) -> Engine:
         training.num_slots,
         training.decode_kernels,
         training.decode,
+        training.reuse_memory,
     )
 
 

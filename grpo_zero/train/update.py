@@ -49,7 +49,8 @@ def update(
     rows = [row for row in rows if row.completion_ids]
     if not rows:
         return {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
-    give_back_freed_memory()
+    if not config.reuse_memory:
+        give_back_freed_memory()
     optimizer.begin()
     parts: list[dict[str, Tensor]] = []
     num_forwarded = 0
