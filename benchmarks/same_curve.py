@@ -44,7 +44,9 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "head by chunks of 64": ("training.head_chunk_tokens=64",),
     "micro-batches of 2048 tokens": ("training.micro_batch_tokens=2048",),
     "24 slots": ("training.num_slots=24",),
+    "decoding not compiled": ("training.decode_kernels=plain",),
     "static decoding": ("training.decode=static",),
+    "memory given back": ("training.reuse_memory=false",),
     "states on the host": ("training.memory_efficient_adamw=true",),
     "8-bit moments": ("training.moment_bits=8",),
 }

@@ -24,10 +24,16 @@ PATH = ROOT / "benchmarks" / "results" / "steps.json"
 
 _SMALL = (
     "training.micro_batch_tokens=512",
-    "training.recompute_activations=full",
+    "training.recompute_activations=selective",
     "training.head_chunk_tokens=64",
+    "training.reuse_memory=false",
 )
-_MANY = ("training.max_gen_len=16", "training.num_slots=64", "training.micro_batch_tokens=700")
+_MANY = (
+    "training.reuse_memory=false",
+    "training.max_gen_len=16",
+    "training.num_slots=64",
+    "training.micro_batch_tokens=700",
+)
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "W1": ("W1", ()),
     "W1, 8-bit moments": ("W1", ("training.moment_bits=8",)),
@@ -37,10 +43,14 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
             "training.moment_bits=8",
             "training.micro_batch_tokens=300",
             "training.recompute_activations=full",
-            "training.head_chunk_tokens=32",
+            "training.head_chunk_tokens=16",
+            "training.reuse_memory=false",
         ),
     ),
+    "W1, memory given back": ("W1", ("training.reuse_memory=false",)),
+    "W1, not compiled": ("W1", ("training.decode_kernels=measured",)),
     "W2": ("W2", ()),
+    "W2, not compiled": ("W2", ("training.decode_kernels=measured",)),
     "W2, small": ("W2", _SMALL),
     "W2, up to 512 tokens": ("W2", ("training.max_gen_len=512",)),
     "W2, 8 questions x 16 tokens": ("W2", (*_MANY, "training.num_questions_per_batch=8", "training.batch_size=64")),

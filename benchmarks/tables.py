@@ -95,11 +95,21 @@ def bench_table() -> str:
             f"{', '.join(sorted({result['commit'] for result in results.values()}))}. Limits, measured at the start of each run: "
             f"products {low_product:.0f} to {high_product:.0f} GFLOP/s, reading {low_read:.0f} to {high_read:.0f} GB/s. "
             + " ".join(
-                f"{name}: `{' '.join(result['settings'][-3:])}`." for name, result in results.items() if "small" in name
+                f"{name}: `{_own_settings(name, results)}`." for name in results if name.endswith(NAMED_SETTINGS)
             )
         )
     )
     return "\n".join(lines)
+
+
+NAMED_SETTINGS = ("small", "given back", "not compiled")
+"""Ends of the names of cases whose settings the name does not tell."""
+
+
+def _own_settings(name: str, results: dict[str, Any]) -> str:
+    """What a case sets beyond its workload."""
+    base = results[name.split(",")[0]]["settings"]
+    return " ".join(setting for setting in results[name]["settings"] if setting not in base)
 
 
 def _count(results: dict[str, Any]) -> str:

@@ -5,8 +5,8 @@ again for gigabytes of gradients and activations, and each return costs a page f
 most that glibc can be told, still go back: kept as well, they would cut the heap into pieces that fit nothing, and memory would
 grow. Gradients of that size are kept by the optimizer instead.
 
-With ``training.reuse_memory: false`` what is free also goes back between sampling and the update: the two ask for blocks of other
-sizes, and one grows the heap around the holes that the other left.
+With ``training.reuse_memory: false`` blocks of more than 1 MiB go back when they are freed, and between sampling and the update
+all that is free does: the two ask for blocks of other sizes, and one grows the heap around the holes that the other left.
 """
 
 from __future__ import annotations
@@ -17,16 +17,22 @@ import platform
 
 LARGEST_KEPT_BYTES = 32 * 2**20
 """A freed block that is larger goes back to the system, whatever malloc is told."""
+SMALL_BYTES = 2**20
+"""What is kept where memory matters more than time."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Names and numbers of glibc's malloc.h; mallopt(3)."""
 
 
-def keep_freed_memory() -> bool:
-    """Tell glibc's malloc to keep what is freed; returns whether it will. Any other C library is left as it is."""
+def keep_freed_memory(largest_bytes: int = LARGEST_KEPT_BYTES) -> bool:
+    """Tell glibc's malloc to keep freed blocks of up to ``largest_bytes``; returns whether it will.
+
+    Any other C library is left as it is.
+    """
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    return bool(mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+    top_bytes = 2**31 - 1 if largest_bytes == LARGEST_KEPT_BYTES else largest_bytes
+    return bool(mallopt(_M_MMAP_THRESHOLD, largest_bytes)) and bool(mallopt(_M_TRIM_THRESHOLD, top_bytes))
 
 
 def give_back_freed_memory() -> bool:

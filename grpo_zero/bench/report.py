@@ -58,6 +58,7 @@ def table(result: Mapping[str, Any]) -> str:
         lines.append(f"{name:12}{_seconds(facts['seconds'])}" + "".join(f"{cell:>10}" for cell in rest))
     lines += [f"{name:12}{_seconds(result[name])}" for name in TOTALS]
     lines += [
+        f"decoding by {result['decoding']}",
         f"peak {result['peak_gib']} GiB, planned {result['planned_gib']} GiB",
         f"limits of this machine, measured first: products {result['product_gflops']:,} GFLOP/s, "
         f"reading {result['read_gb_s']} GB/s ({result['dtype']})",

@@ -20,7 +20,7 @@ from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train.evaluate import judge
 from grpo_zero.train.metrics import wait
 from grpo_zero.train.optimizer import make_optimizer
-from grpo_zero.train.policy import load_policy, make_engine, set_recompute
+from grpo_zero.train.policy import load_policy, make_engine, set_recompute, set_reuse
 from grpo_zero.train.problems import Prompted, make_task
 from grpo_zero.train.rows import train_rows, weigh
 from grpo_zero.train.token_loss import GRPOLoss
@@ -51,6 +51,7 @@ class Bench:
 
     def __init__(self, config: Config) -> None:
         self.config, training = config, config.training
+        set_reuse(training)
         self.policy = load_policy(config.model, init_seed=0)
         self.device = self.policy.decoder.device
         set_recompute(self.policy.decoder, training)

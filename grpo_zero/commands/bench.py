@@ -51,6 +51,7 @@ def bench(
         "prompt_tokens": [len(item.prompt_ids) for item in bench.items],
         "weights": decoder.spec.num_parameters,
         "dtype": str(dtype).removeprefix("torch."),
+        "decoding": "compiled C" if bench.engine.is_compiled else f"PyTorch, {bench.engine.kernels} products",
         "repeats": repeats,
         **result_of(steps, decoder.spec, config, peaks, dtype.itemsize),
         "peak_gib": round(max(tops) or device_peak_gib(device), 2),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from grpo_zero.allocator import SMALL_BYTES, keep_freed_memory
 from grpo_zero.checkpoint.load import load_decoder
 from grpo_zero.checkpoint.source import Source, open_source
 from grpo_zero.config import ModelConfig, TrainingConfig
@@ -78,6 +79,12 @@ def make_engine(policy: Policy, training: TrainingConfig) -> Engine:
         training.decode,
         training.reuse_memory,
     )
+
+
+def set_reuse(training: TrainingConfig) -> None:
+    """Apply ``reuse_memory: false`` to the process's allocator, which else keeps what is freed (``cli.py``)."""
+    if not training.reuse_memory:
+        keep_freed_memory(SMALL_BYTES)
 
 
 def set_recompute(decoder: Decoder, training: TrainingConfig) -> None:

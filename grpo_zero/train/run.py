@@ -30,7 +30,7 @@ from grpo_zero.train.loop import GRPO, Step
 from grpo_zero.train.metrics import device_peak_gib
 from grpo_zero.train.optimizer import make_optimizer
 from grpo_zero.train.planned import Prediction, settle_memory
-from grpo_zero.train.policy import load_policy, resolve_device, set_recompute
+from grpo_zero.train.policy import load_policy, resolve_device, set_recompute, set_reuse
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
 from grpo_zero.train.recorder import Recorder, code_facts, machine_facts
 from grpo_zero.train.resume import Start, check_resumed, find_start
@@ -135,6 +135,7 @@ def set_up(config: Config, start: Start) -> SetUp:
     policy = load_policy(start.model, init_seed=training.random_seed, max_tokens=max_tokens)
     adapt(policy, config, start.checkpoint)
     set_recompute(policy.decoder, training)
+    set_reuse(training)
     reference = load_kl_reference(policy, config)
     problems = ProblemSource(task, policy, train_rows, training.max_prompt_len, "training")
     held_out = held_out_problems(config, task, policy, test_rows) if training.eval_interval else []

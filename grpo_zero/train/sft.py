@@ -31,7 +31,7 @@ from grpo_zero.train.interrupt import interruptible
 from grpo_zero.train.metrics import device_peak_gib
 from grpo_zero.train.optimizer import AdamW, make_optimizer
 from grpo_zero.train.planned import settle_memory
-from grpo_zero.train.policy import Policy, load_policy, make_engine, resolve_device, set_recompute
+from grpo_zero.train.policy import Policy, load_policy, make_engine, resolve_device, set_recompute, set_reuse
 from grpo_zero.train.problems import ProblemSource, Prompted, held_out_problems, load_rows, make_task
 from grpo_zero.train.recorder import Recorder
 from grpo_zero.train.resume import check_resumed, find_start
@@ -73,6 +73,7 @@ def warm_start_to_end(config: Config, resume: Path | None = None) -> tuple[Path 
     policy = load_policy(start.model, init_seed=training.random_seed, max_tokens=max_tokens)
     adapt(policy, config, start.checkpoint)
     set_recompute(policy.decoder, training)
+    set_reuse(training)
     task = make_task(config)
     rows_of_step, held_out = _data(config, policy, task)
     rows_of_step(1)  # a bad demonstration stops the run before it starts

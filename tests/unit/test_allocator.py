@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from grpo_zero.allocator import LARGEST_KEPT_BYTES, SMALL_BYTES
+
 PROGRAM = """
 import ctypes
 import resource
@@ -27,17 +29,17 @@ def page_faults() -> int:
         libc.free(block)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-if {keep}:
-    assert keep_freed_memory()
+if {largest_bytes}:
+    assert keep_freed_memory({largest_bytes})
 print([page_faults() for _ in range(4)])
 """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc is told")
-@pytest.mark.parametrize("keep", [True, False])
-def test_blocks_that_were_freed_are_used_again(keep: bool) -> None:
+@pytest.mark.parametrize(("largest_bytes", "keep"), [(LARGEST_KEPT_BYTES, True), (SMALL_BYTES, False), (0, False)])
+def test_blocks_that_were_freed_are_used_again(largest_bytes: int, keep: bool) -> None:
     found = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(keep=keep)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM.format(largest_bytes=largest_bytes)], capture_output=True, text=True, check=True
     )
     num_pages = 4 * 24 * 2**20 // 4096
     *_, last = json.loads(found.stdout)

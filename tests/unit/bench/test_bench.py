@@ -33,11 +33,14 @@ def test_a_step_by_phases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert result["settings"][-3:] == TINY
     assert 4 <= result["sampled_tokens"]["median"] <= 32
     assert result["peak_gib"] > 0
+    assert f"decoding by {result['decoding']}\n" in output
 
-    assert main(["bench", "quickstart", "--repeats", "1", "--compare", str(path), *TINY[:2]]) == 0
+    settings = [*TINY[:2], "training.decode_kernels=measured"]
+    assert main(["bench", "quickstart", "--repeats", "1", "--compare", str(path), *settings]) == 0
     output = capsys.readouterr().out
     assert f"against {path}" in output
     assert "no comparison of the code alone: settings" in output
+    assert "decoding by PyTorch, measured products\n" in output
 
 
 def test_ratios_are_earlier_over_now() -> None:

@@ -13,6 +13,7 @@ from grpo_zero.rollout import engine as engine_module
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.sampler import SamplingParams
 from grpo_zero.train import optimizer as optimizer_module
+from grpo_zero.train import policy as policy_module
 from grpo_zero.train import update as update_module
 from grpo_zero.train.optimizer import AdamW, make_optimizer
 from grpo_zero.train.rows import weigh
@@ -94,3 +95,11 @@ def test_only_without_it_free_memory_goes_back_between_the_phases(
     Engine(decoder, STOP_IDS, None, reuses_memory=reuse_memory).generate(PROMPTS, 1, SamplingParams(3))
     learn(decoder, make_optimizer(decoder, training), training, 0)
     assert given_back == ([] if reuse_memory else ["sampling", "update"])
+
+
+@pytest.mark.parametrize("reuse_memory", [True, False])
+def test_only_without_it_the_allocator_keeps_little(reuse_memory: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(policy_module, "keep_freed_memory", told.append)
+    policy_module.set_reuse(TrainingConfig(reuse_memory=reuse_memory))
+    assert told == ([] if reuse_memory else [2**20])
