@@ -41,7 +41,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "W1",
         (
             "training.moment_bits=8",
-            "training.micro_batch_tokens=300",
+            "training.micro_batch_tokens=190",
             "training.recompute_activations=full",
             "training.head_chunk_tokens=16",
             "training.reuse_memory=false",
