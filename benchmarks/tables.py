@@ -117,6 +117,12 @@ def _count(results: dict[str, Any]) -> str:
     return f"{counts[0]} step{'s' * (counts[0] > 1)}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} steps"
 
 
+def _turns(result: dict[str, Any]) -> str:
+    """How often each, by case."""
+    assert all(len(run["step_s"]) == 2 for workload in result["workloads"].values() for run in workload["trl"])
+    return ", ".join(f"{len(workload['trl'])} in {name}" for name, workload in result["workloads"].items())
+
+
 def peers_table() -> str:
     """For docs/benchmarks.md."""
     result = load("peers")
@@ -138,7 +144,7 @@ def peers_table() -> str:
     lines.append("")
     lines.append(
         wrapped(
-            f"The two take turns, {result['rounds']} each, {result['repeats']} timed steps in a turn after one that is not; "
+            f"The two take turns, {_turns(result)}, with 2 timed steps in a turn after one that is not; "
             "smallest to largest seconds of all, ratios of the medians. TRL without gradient checkpointing, with the micro-batch "
             "that is "
             f"fastest for it ({_micro_batches(result)} completions), no KL. {processor(first)}, "
