@@ -157,11 +157,13 @@ class Embedding(Function):
         (tokens_T,), table_VE = ctx.saved_tensors, ctx.table_VE
         if not ctx.needs_input_grad[1]:
             return None, None
-        if table_VE.grad is None and table_VE.device.type != "cpu":
-            return None, torch.ops.aten.embedding_dense_backward(grad_TE, tokens_T, len(table_VE), -1, False)
+        spare_VE = getattr(table_VE, "spare_gradient", None)
+        if table_VE.grad is None and spare_VE is not None:
+            table_VE.grad = spare_VE.zero_()
+        if table_VE.grad is None and table_VE.device.type == "cpu":  # summed as into a spare one
+            return None, torch.zeros_like(table_VE).index_add_(0, tokens_T, grad_TE)
         if table_VE.grad is None:
-            spare_VE = getattr(table_VE, "spare_gradient", None)
-            table_VE.grad = torch.zeros_like(table_VE) if spare_VE is None else spare_VE.zero_()
+            return None, torch.ops.aten.embedding_dense_backward(grad_TE, tokens_T, len(table_VE), -1, False)
         if table_VE.device.type == "cpu":
             table_VE.grad.index_add_(0, tokens_T, grad_TE)
         else:  # sorts, so that equal tokens are added in a fixed order
