@@ -118,9 +118,11 @@ def _count(results: dict[str, Any]) -> str:
 
 
 def _turns(result: dict[str, Any]) -> str:
-    """How often each, by case."""
-    assert all(len(run["step_s"]) == 2 for workload in result["workloads"].values() for run in workload["trl"])
-    return ", ".join(f"{len(workload['trl'])} in {name}" for name, workload in result["workloads"].items())
+    """How often each, and how many steps then, by case."""
+    return "; ".join(
+        f"{name}: {workload['rounds']} each, {workload['repeats']} timed steps in a turn"
+        for name, workload in result["workloads"].items()
+    )
 
 
 def peers_table() -> str:
@@ -144,7 +146,7 @@ def peers_table() -> str:
     lines.append("")
     lines.append(
         wrapped(
-            f"The two take turns, {_turns(result)}, with 2 timed steps in a turn after one that is not; "
+            f"The two take turns ({_turns(result)}), after a step that is not timed; "
             "smallest to largest seconds of all, ratios of the medians. TRL without gradient checkpointing, with the micro-batch "
             "that is "
             f"fastest for it ({_micro_batches(result)} completions), no KL. {processor(first)}, "

@@ -155,57 +155,45 @@ def _matrix(linear: Linear) -> tuple[int | None, int | None]:
     return _address(linear.weight), _address(linear.bias)
 
 
+def _pointers(names: str) -> list[tuple[str, type]]:
+    return [(name, ctypes.c_void_p) for name in names.split()]
+
+
+def _sizes(names: str) -> list[tuple[str, type]]:
+    return [(name, ctypes.c_int64) for name in names.split()]
+
+
 class _Layer(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_void_p)
-        for name in (
-            *("attention_norm_E", "qkv", "qkv_bias", "q_norm_D", "k_norm_D", "output", "output_bias"),
-            *("mlp_norm_E", "gate_up", "gate_up_bias", "down", "down_bias"),
-        )
-    ]
+    _fields_ = _pointers(
+        "attention_norm_E qkv qkv_bias q_norm_D k_norm_D output output_bias "
+        "mlp_norm_E gate_up gate_up_bias down down_bias"
+    )
 
 
 class _Model(ctypes.Structure):
     _fields_ = [
-        *(
-            (name, ctypes.c_int64)
-            for name in ("num_layers", "width", "ffn_width", "num_heads", "num_kv_heads", "head_size", "vocab_size")
-        ),
+        *_sizes("num_layers width ffn_width num_heads num_kv_heads head_size vocab_size"),
         ("norm_eps", ctypes.c_double),
-        *((name, ctypes.c_void_p) for name in ("embedding_VE", "norm_E", "head_VE")),
+        *_pointers("embedding_VE norm_E head_VE"),
         ("layers_L", ctypes.POINTER(_Layer)),
     ]
 
 
 class _Prompt(ctypes.Structure):
-    _fields_ = [
-        ("length", ctypes.c_int64),
-        ("room", ctypes.c_int64),
-        ("keys", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-    ]
+    _fields_ = [*_sizes("length room"), *_pointers("keys values")]
 
 
 class _Cache(ctypes.Structure):
-    _fields_ = [
-        ("num_slots", ctypes.c_int64),
-        ("room", ctypes.c_int64),
-        ("keys", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-    ]
+    _fields_ = [*_sizes("num_slots room"), *_pointers("keys values")]
 
 
 class _Step(ctypes.Structure):
     _fields_ = [
-        ("num_rows", ctypes.c_int64),
-        ("tokens_S", ctypes.c_void_p),
-        ("lengths_S", ctypes.c_void_p),
+        *_sizes("num_rows"),
+        *_pointers("tokens_S lengths_S"),
         ("prompts_S", ctypes.POINTER(ctypes.POINTER(_Prompt))),
-        ("cos_SD", ctypes.c_void_p),
-        ("sin_SD", ctypes.c_void_p),
-        ("logits_SV", ctypes.c_void_p),
-        ("logits_row", ctypes.c_int64),
-        ("scratch", ctypes.c_void_p),
-        ("longest_prompt_room", ctypes.c_int64),
-        ("num_threads", ctypes.c_int64),
+        *_pointers("cos_SD sin_SD logits_SV"),
+        *_sizes("logits_row"),
+        *_pointers("scratch"),
+        *_sizes("longest_prompt_room num_threads"),
     ]

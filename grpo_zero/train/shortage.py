@@ -86,6 +86,8 @@ def keys(config: Config, decoder: Decoder, samples: bool) -> tuple[list[str], li
         now.append(f"evaluation.max_gen_len={training.max_gen_len}")
     if decoder.device.type == "cuda" and not training.memory_efficient_adamw and not config.lora.rank:
         now.append("training.memory_efficient_adamw=true")
+    if decoder.device.type == "cpu" and training.reuse_memory:
+        now.append("training.reuse_memory=false")
     anew = [f"training.max_gen_len below {training.max_gen_len}"]
     if not config.lora.rank:
         anew += ["training.moment_bits=8"] * (training.moment_bits == 32) + ["lora.rank=32"]

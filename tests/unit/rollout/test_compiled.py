@@ -189,12 +189,12 @@ def test_it_is_compiled_once_a_machine(fresh_library: Path, monkeypatch: pytest.
 
 
 @needs_compiler
-@pytest.mark.parametrize("damage", ["source", "flags"])
+@pytest.mark.parametrize("change", ["source", "flags"])
 def test_another_source_or_compiler_is_compiled_anew(
-    damage: str, fresh_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: str, fresh_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decode_library()
-    if damage == "source":
+    if change == "source":
         changed = tmp_path / "changed.c"
         changed.write_bytes(c_library.SOURCE.read_bytes() + b"\n/* changed */\n")
         monkeypatch.setattr(c_library, "SOURCE", changed)
@@ -219,9 +219,7 @@ def test_without_a_compiler_pytorch_decodes(
     assert not list(fresh_library.glob("*.so"))
 
 
-def test_a_cache_folder_that_cannot_be_written_to_is_no_error(
-    fresh_library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_folder_that_cannot_be_written_to_is_no_error(fresh_library: Path) -> None:
     fresh_library.write_text("a file in the folder's place")
     assert decode_library() is None
 

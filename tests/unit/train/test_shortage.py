@@ -51,7 +51,8 @@ def test_the_sentence_names_stage_sizes_and_keys() -> None:
     assert text.startswith("Memory ran out in the update, with micro-batches of 500 tokens; smaller ones cannot hold")
     kept = where(Config(training=TrainingConfig(micro_batch_tokens=500)), decoder, False)["kept for backward"]
     assert f"kept for backward {kept / GIB:.2f}" in text
-    assert "--resume with training.recompute_activations=full or training.head_chunk_tokens=32; or start a new" in text
+    settings = "training.recompute_activations=full or training.head_chunk_tokens=32 or training.reuse_memory=false"
+    assert f"--resume with {settings}; or start a new" in text
     assert text.endswith("run with training.max_gen_len below 1024 or training.moment_bits=8 or lora.rank=32.")
     text = story(OutOfMemory("sampling", CAUSE), Config(), decoder)
     assert text.startswith("Memory ran out in sampling, with one slot, and there is no less. By arithmetic")
@@ -62,7 +63,9 @@ def test_the_sentence_names_stage_sizes_and_keys() -> None:
 def test_no_key_is_named_that_is_set_already() -> None:
     decoder = tiny_decoder("llama")
     decoder.recompute_activations("full")
-    config = Config(training=TrainingConfig(head_chunk_tokens=16, moment_bits=8), lora=LoraConfig(rank=4))
+    config = Config(
+        training=TrainingConfig(head_chunk_tokens=16, moment_bits=8, reuse_memory=False), lora=LoraConfig(rank=4)
+    )
     assert keys(config, decoder, False) == ([], ["training.max_gen_len below 1024"])
     longer = replace(config, evaluation=replace(config.evaluation, max_gen_len=4096))
     assert keys(longer, decoder, True)[0] == ["evaluation.max_gen_len=1024"]
