@@ -1,7 +1,7 @@
 /* One decoding step on a CPU: every running completion's next logits, through all layers, in float32.
 
-   The fast twin of model/decoder.py with rollout/cache.py, which judge it. At the 8 to 64 rows of decoding
-   PyTorch's products are far from a processor's speed, and its small operations take most of the rest. Here activations stand by feature, [features][rows]: a
+   The fast twin of model/decoder.py with rollout/cache.py, which judge it. At the 8 to 64 rows of decoding PyTorch's products are far
+   from a processor's speed, and its small operations take most of the rest. Here activations stand by feature, [features][rows]: a
    weight is one number for all rows, read once, where it lies, and everything elementwise runs along the rows. Each number is a
    sum in a fixed order, so what a row computes depends neither on the other rows nor on the threads.
 
