@@ -5,6 +5,8 @@ again for gigabytes of gradients and activations, and each return costs a page f
 most that glibc can be told, still go back: kept as well, they would cut the heap into pieces that fit nothing, and memory would
 grow. Gradients of that size are kept by the optimizer instead.
 
+Around an evaluation, whose many answers need blocks of other sizes, all that is free goes back.
+
 With ``training.reuse_memory: false`` blocks of more than 1 MiB go back when they are freed, and between sampling and the update
 all that is free does: the two ask for blocks of other sizes, and one grows the heap around the holes that the other left.
 """

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from grpo_zero.allocator import give_back_freed_memory
 from grpo_zero.config import Config
 from grpo_zero.errors import UserError
 from grpo_zero.observe.intervals import success_interval
@@ -130,7 +131,9 @@ def answer_all(
     prompts = [item.prompt_ids for item in items]
 
     def answers(params: SamplingParams, num_samples: int) -> list[list[Judged]]:
+        give_back_freed_memory()  # other sizes than those of a step, whose holes do not fit
         completions_PG = engine.generate(prompts, num_samples, params, seed_key=(seed, "eval", 0), progress=progress)
+        give_back_freed_memory()
         return judge(policy, task, items, completions_PG)
 
     sampled_PK = answers(sampling, settings.samples_per_problem)

@@ -12,6 +12,7 @@ from grpo_zero.model.decoder import Decoder
 from grpo_zero.rollout import engine as engine_module
 from grpo_zero.rollout.engine import Engine
 from grpo_zero.rollout.sampler import SamplingParams
+from grpo_zero.train import evaluate as evaluate_module
 from grpo_zero.train import optimizer as optimizer_module
 from grpo_zero.train import policy as policy_module
 from grpo_zero.train import update as update_module
@@ -103,3 +104,18 @@ def test_only_without_it_the_allocator_keeps_little(reuse_memory: bool, monkeypa
     monkeypatch.setattr(policy_module, "keep_freed_memory", told.append)
     policy_module.set_reuse(TrainingConfig(reuse_memory=reuse_memory))
     assert told == ([] if reuse_memory else [2**20])
+
+
+def test_an_evaluation_begins_and_ends_with_nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its many answers need blocks of other sizes than a step's."""
+    done: list[str] = []
+
+    class FakeEngine:
+        def generate(self, *_: object, **__: object) -> list[object]:
+            done.append("sample")
+            return []
+
+    monkeypatch.setattr(evaluate_module, "give_back_freed_memory", lambda: done.append("give back"))
+    answers = evaluate_module.answer_all(policy_of(tiny_decoder("qwen2")), FakeEngine(), None, [], Config())  # type: ignore[arg-type]
+    assert answers == ([], [])
+    assert done == ["give back", "sample", "give back"] * 2
