@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from grpo_zero.model.compact_attention import CompactAttention
 from grpo_zero.model.functions import take_rows
+from grpo_zero.model.rectangles import Rectangle
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,48 +81,6 @@ class DenseCausal:
         return DenseMask(mask_TT)(layer, q_THD, k_TKD, v_TKD)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rectangle:
-    """Index of a ragged set of spans as a padded rectangle, and the way back to the stream."""
-
-    gather: Tensor
-    """int64 ``[N, length]``: stream index of each slot; padded slots repeat the span's first token."""
-    is_real: Tensor
-    """bool ``[N, length]``."""
-    slots: Tensor
-    """int64: flat slot of each real token."""
-    stream_index: Tensor
-    """int64: stream index of each real token, in the order of ``slots``."""
-
-
-class _ToRectangle(torch.autograd.Function):
-    """``x_T[gather]`` with a backward that copies instead of accumulating.
-
-    Every real token stands in exactly one slot, and the gradient of a padded slot is 0: padded queries are dropped, padded keys
-    are hidden from real queries.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x_T: Tensor, rectangle: _Rectangle) -> Tensor:
-        ctx.rectangle, ctx.shape = rectangle, x_T.shape
-        return x_T[rectangle.gather]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        rectangle = ctx.rectangle
-        grad_T = grad.new_zeros(ctx.shape)
-        grad_T[rectangle.stream_index] = grad.flatten(0, 1)[rectangle.slots]
-        return grad_T, None
-
-
-def _rectangle(starts: np.ndarray, lengths: np.ndarray, device: torch.device) -> _Rectangle:
-    columns = np.arange(max(int(lengths.max(initial=0)), 1))
-    is_real = columns[None, :] < lengths[:, None]
-    gather = np.where(is_real, starts[:, None] + columns[None, :], starts[:, None])
-    tables = (gather, is_real, np.flatnonzero(is_real), gather[is_real])
-    return _Rectangle(*(torch.from_numpy(table).to(device) for table in tables))
-
-
 class PackedGroups:
     """Attention over a packed stream: prompts among themselves once, then completions over (their prompt, own past).
 
@@ -132,24 +91,26 @@ class PackedGroups:
     Args:
         groups: layout of the stream, in order; completions may be of length 0.
         device: where the index tables live.
+        is_compact: keep the stream alone for backward (``compact_attention.py``), not the rectangles; None = on a CPU.
     """
 
-    def __init__(self, groups: Sequence[GroupLayout], device: torch.device) -> None:
+    def __init__(self, groups: Sequence[GroupLayout], device: torch.device, is_compact: bool | None = None) -> None:
+        self.is_compact = device.type == "cpu" if is_compact is None else is_compact
         prompt_lengths = np.array([group.prompt_length for group in groups])
         group_starts = np.cumsum([0] + [group.num_tokens for group in groups[:-1]])
-        self.prompts = _rectangle(group_starts, prompt_lengths, device)
+        self.prompts = Rectangle.of(group_starts, prompt_lengths, device)
         spans = [
             (index, group_starts[index] + group.prompt_length + sum(group.completion_lengths[:c]), n)
             for index, group in enumerate(groups)
             for c, n in enumerate(group.completion_lengths)
             if n > 0
         ]
-        self.own: _Rectangle | None = None
+        self.own: Rectangle | None = None
         self._masks: dict[tuple[int, torch.dtype], Tensor] = {}
         stream_index = self.prompts.stream_index
         if spans:
             prompt_of_N, starts_N, lengths_N = (np.array(column) for column in zip(*spans, strict=True))
-            self.own = _rectangle(starts_N, lengths_N, device)
+            self.own = Rectangle.of(starts_N, lengths_N, device)
             self.prompt_of_N = torch.from_numpy(prompt_of_N).to(device)
             own_max = self.own.gather.shape[1]
             sees_prompt = self.prompts.is_real[self.prompt_of_N][:, None, :].expand(-1, own_max, -1)
@@ -171,25 +132,23 @@ class PackedGroups:
         return self._masks[share, dtype]
 
     def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
+        if self.is_compact and torch.is_grad_enabled():
+            return CompactAttention.apply(self, q_THD, k_TKD, v_TKD)
         num_heads, num_kv_heads = q_THD.shape[1], k_TKD.shape[1]
-        q, k_prompt, v_prompt = (_ToRectangle.apply(x, self.prompts).transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
+        q, k_prompt, v_prompt = (self.prompts.lay(x).transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
         out = F.scaled_dot_product_attention(
             q, k_prompt, v_prompt, is_causal=True, enable_gqa=num_heads != num_kv_heads
         )
-        parts = [out.transpose(1, 2).flatten(0, 1)[self.prompts.slots]]
+        parts = [self.prompts.pick(out.transpose(1, 2))]
         if self.own is not None:
-            parts.append(self._completions(self.own, q_THD, k_TKD, v_TKD, k_prompt, v_prompt))
+            share, own_max = num_heads // num_kv_heads, self.own.gather.shape[1]
+            q = self.own.lay(q_THD).transpose(1, 2).unflatten(1, (-1, share)).flatten(2, 3)
+            k, v = self.with_prompt(self.own, k_prompt, k_TKD), self.with_prompt(self.own, v_prompt, v_TKD)
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(share, q.dtype))
+            out = out.unflatten(2, (share, own_max)).flatten(1, 2)
+            parts.append(self.own.pick(out.transpose(1, 2)))
         return torch.empty_like(q_THD).index_copy(0, self.stream_index, torch.cat(parts))
 
-    def _completions(
-        self, own: _Rectangle, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, k_prompt: Tensor, v_prompt: Tensor
-    ) -> Tensor:
-        share = q_THD.shape[1] // k_TKD.shape[1]
-        q, k_own, v_own = (_ToRectangle.apply(x, own).transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
-        k = torch.cat((take_rows(k_prompt, self.prompt_of_N), k_own), dim=2)
-        v = torch.cat((take_rows(v_prompt, self.prompt_of_N), v_own), dim=2)
-        own_max = q.shape[2]
-        q = q.unflatten(1, (-1, share)).flatten(2, 3)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(share, q.dtype))
-        out = out.unflatten(2, (share, own_max)).flatten(1, 2)
-        return out.transpose(1, 2).flatten(0, 1)[own.slots]
+    def with_prompt(self, own: Rectangle, prompt_PKLD: Tensor, x_TKD: Tensor) -> Tensor:
+        """Keys or values that completions see: ``[N, K, prompt_max + own_max, D]``."""
+        return torch.cat((take_rows(prompt_PKLD, self.prompt_of_N), own.lay(x_TKD).transpose(1, 2)), dim=2)

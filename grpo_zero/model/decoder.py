@@ -5,12 +5,12 @@ Which token may look at which is the business of ``attend`` alone (``model/atten
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from grpo_zero.model.layers import (
     Embedding,
@@ -22,6 +22,7 @@ from grpo_zero.model.layers import (
     rotary_tables,
     rotate,
 )
+from grpo_zero.model.recompute import recomputed
 from grpo_zero.model.spec import ModelSpec
 
 
@@ -125,9 +126,7 @@ class Decoder(nn.Module):
         tables = rotary_tables(positions_T, self._rope_frequencies(), x_TE.dtype)
         for layer, block in enumerate(self.layers):
             if is_learning and self.recompute == "full":
-                x_TE = checkpoint(
-                    block, x_TE, tables, attend, layer, use_reentrant=False, preserve_rng_state=self.has_dropout
-                )
+                x_TE = recomputed(partial(block, tables=tables, attend=attend, layer=layer), x_TE, self.has_dropout)
             else:
                 x_TE = block(x_TE, tables, attend, layer)
         return self.norm(x_TE)

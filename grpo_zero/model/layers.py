@@ -39,6 +39,11 @@ class Linear(nn.Linear):
 class Embedding(nn.Embedding):
     """``nn.Embedding`` with the backward of ``functions.Embedding``."""
 
+    def reset_parameters(self) -> None:
+        """Nothing without memory: drawing normal numbers there imports PyTorch's compiler, 170 MB and seconds."""
+        if not self.weight.is_meta:
+            super().reset_parameters()
+
     def forward(self, tokens_T: Tensor) -> Tensor:
         if torch.is_grad_enabled():
             return functions.Embedding.apply(tokens_T, self.weight)

@@ -67,7 +67,7 @@ def kept_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, lora: Lora
     T, E = stream.tokens, spec.width
     layer = T * E * item if mode == "full" else kept_in_layer_bytes(spec, stream, item, mode, lora, device)
     ends = T * E * item + 2 * T * 4  # the last norm's input and two sizes
-    return spec.num_layers * layer + ends + (0 if mode == "full" else sizes.index_bytes(stream))
+    return spec.num_layers * layer + ends + (0 if mode == "full" else sizes.index_bytes(stream, device))
 
 
 def kept_in_layer_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, lora: LoraConfig, device: str) -> int:
@@ -84,8 +84,9 @@ def kept_in_layer_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, l
     sizes_of_norm = 2 if number["attention.qkv"] else 1  # a plain one keeps two numbers a token, a hand-written one
     inputs = 2 * T * E * item + 4 * T * sizes_of_norm
     norms = T * (H + 2 * K) * D * item + T * (H + K) * 8 if spec.qk_norm else 0
-    attended = T * H * D * item  # in the order of the rectangles
-    attention = norms + attended + sizes.rectangle_bytes(spec, stream, item)
+    attention = norms + sizes.attention_bytes(spec, stream, item, device)
+    if device == "cpu" and item == WIDE and number["attention.output"] and not lora.dropout:
+        attention -= T * H * D * WIDE  # the output itself is that adapter's input
     adapters = adapter("attention.qkv", E) + adapter("attention.output", H * D)
     if number["mlp.gate_up"] or number["mlp.down"]:  # gate and up, silu(gate): in every mode but full
         mlp = 8 * T + 3 * T * F * item

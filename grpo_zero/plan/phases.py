@@ -59,7 +59,7 @@ def update_phase(job: Job, choice: Choice) -> Phase:
         kept = adapters.kept_bytes(*block, job.lora, job.device)
         layer = adapters.layer_work_bytes(*block, job.lora, job.device)
     else:
-        kept, layer = sizes.kept_bytes(*block), sizes.layer_work_bytes(*block)
+        kept, layer = sizes.kept_bytes(*block, job.device), sizes.layer_work_bytes(*block, job.device)
     kept += sizes.layout_bytes(spec, stream, item)
     step = 0 if offload else sizes.step_work_bytes(trained, job.trained_item, job.moment_bits, job.device) - kept
     work = max(sizes.head_work_bytes(spec, stream, item, choice.head_chunk_tokens), layer, step)

@@ -72,23 +72,34 @@ def offloaded_gradient_bytes(sizes: Mapping[str, int], item: int) -> int:
     return item * (tables + min(layer + largest, IN_FLIGHT * largest))
 
 
-def kept_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
+def kept_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, device: str) -> int:
     """What a training forward keeps for backward, ``mode`` as ``recompute_activations``."""
     T, E = stream.tokens, spec.width
-    layer = T * E * item if mode == "full" else kept_in_layer_bytes(spec, stream, item, mode)
+    layer = T * E * item if mode == "full" else kept_in_layer_bytes(spec, stream, item, mode, device)
     ends = T * 8 + 2 * T * E * item + 2 * T * 4  # ids; the last norm's input, normed input and two sizes
-    return spec.num_layers * layer + ends + (0 if mode == "full" else index_bytes(stream))
+    return spec.num_layers * layer + ends + (0 if mode == "full" else index_bytes(stream, device))
 
 
-def kept_in_layer_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
+def kept_in_layer_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, device: str) -> int:
     """The same of one block that is not computed again."""
     T, E, D = stream.tokens, spec.width, spec.head_size
     H, K = spec.num_heads, spec.num_kv_heads
     inputs = 2 * (T * E * item + T * 4)
     norms = T * (H + 2 * K) * D * item + T * (H + K) * (D * item + 8) if spec.qk_norm else 0
-    attended = 2 * T * H * D * item  # the output product's input, and once more in the order of the rectangles
+    attention = attention_bytes(spec, stream, item, device)
+    if device == "cuda":
+        attention += T * H * D * item  # the output product's input, which a CPU's attention has kept
     product = 2 * T * spec.ffn_width * item if mode == "none" else 0
-    return inputs + norms + rectangle_bytes(spec, stream, item) + attended + product
+    return inputs + norms + attention + product
+
+
+def attention_bytes(spec: ModelSpec, stream: Stream, item: int, device: str) -> int:
+    """What attention of a layer keeps: on a CPU inputs, output and log-sums, else what both its products are made of."""
+    T, D, H, K = stream.tokens, spec.head_size, spec.num_heads, spec.num_kv_heads
+    if device == "cuda":
+        return rectangle_bytes(spec, stream, item) + T * H * D * item  # the output in the order of the rectangles
+    queries = stream.prompts * stream.prompt_max + stream.completions * stream.own_max
+    return 2 * T * (H + K) * D * item + 4 * H * queries
 
 
 def rectangle_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
@@ -118,12 +129,12 @@ def mask_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
     return stream.completions * stream.own_max * (spec.num_heads // spec.num_kv_heads) * keys * item
 
 
-def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
+def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, device: str) -> int:
     """Temporary memory of one block's backward; with ``full`` also what its second forward keeps."""
     T, E = stream.tokens, spec.width
     mlp = mlp_work_bytes(spec, stream, item, mode)
     attention = 2 * rectangle_bytes(spec, stream, item) + 2 * T * E * item
-    again = kept_in_layer_bytes(spec, stream, item, "selective") if mode == "full" else 0
+    again = kept_in_layer_bytes(spec, stream, item, "selective", device) if mode == "full" else 0
     return again + max(mlp, attention)
 
 
@@ -184,6 +195,6 @@ def prefill_work_bytes(spec: ModelSpec, prompts: int, prompt_max: int, item: int
     return tokens * (4 * spec.ffn_width * item + spec.width * (8 + 2 * item)) + prompts * spec.vocab_size * 4
 
 
-def index_bytes(stream: Stream) -> int:
-    """Index tables that attention's backward needs, int64: real slots of both rectangles, prompt of each completion, stream."""
-    return 8 * (2 * stream.tokens + stream.completions)
+def index_bytes(stream: Stream, device: str) -> int:
+    """Index tables that autograd keeps of attention, int64: real slots of both rectangles, prompt of each completion, stream."""
+    return 8 * (2 * stream.tokens + stream.completions) if device == "cuda" else 0

@@ -43,6 +43,7 @@ def test_mask_and_positions_follow_the_rule(groups: list[GroupLayout]) -> None:
 @pytest.mark.parametrize(("num_heads", "num_kv_heads"), [(4, 2), (4, 4), (6, 1)])
 @pytest.mark.parametrize("groups", LAYOUTS.values(), ids=LAYOUTS)
 def test_packed_equals_dense_mask(groups: list[GroupLayout], num_heads: int, num_kv_heads: int) -> None:
+    """Under autograd, and with the backward that keeps less."""
     torch.manual_seed(0)
     num_tokens, head_size = sum(group.num_tokens for group in groups), 8
     shapes = [(num_tokens, heads, head_size) for heads in (num_heads, num_kv_heads, num_kv_heads)]
@@ -55,11 +56,14 @@ def test_packed_equals_dense_mask(groups: list[GroupLayout], num_heads: int, num
         (out * weight_THD).sum().backward()
         return out.detach(), [q.grad, k.grad, v.grad]
 
-    packed, packed_grads = run(PackedGroups(groups, torch.device("cpu")))
     dense, dense_grads = run(DenseMask(torch.from_numpy(dense_mask(groups))))
+    compact, compact_grads = run(PackedGroups(groups, torch.device("cpu"), is_compact=True))
+    packed, packed_grads = run(PackedGroups(groups, torch.device("cpu"), is_compact=False))
     torch.testing.assert_close(packed, dense, rtol=1e-5, atol=1e-6)
-    for packed_grad, dense_grad in zip(packed_grads, dense_grads, strict=True):
+    assert torch.equal(compact, packed)
+    for compact_grad, packed_grad, dense_grad in zip(compact_grads, packed_grads, dense_grads, strict=True):
         torch.testing.assert_close(packed_grad, dense_grad, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(compact_grad, dense_grad, rtol=1e-5, atol=1e-5)
 
 
 def test_siblings_and_other_groups_are_invisible() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.kept import keeping_in
 from helpers.tiny import SPECS, tiny_decoder
 from torch import Tensor
 
@@ -122,27 +123,23 @@ def test_frozen_inputs_get_no_gradient(name: str) -> None:
     assert all(x is None or x.grad is None for x in frozen[1:])
 
 
-def kept_bytes(mode: str) -> int:
+def kept_bytes(mode: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """Bytes that a training forward keeps for backward, weights not counted."""
     decoder = tiny_decoder("qwen2")
     decoder.recompute_activations(mode)
     groups = [GroupLayout(20, (30, 40))]
     positions_T = torch.from_numpy(packed_positions(groups))
-    storages: dict[int, int] = {}
     weights = {parameter.untyped_storage().data_ptr() for parameter in decoder.parameters()}
-
-    def pack(x: Tensor) -> Tensor:
-        storages[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-        return x
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+    kept: list[Tensor] = []
+    with keeping_in(kept, monkeypatch):
         hidden_TE = decoder(torch.zeros(90, dtype=torch.int64), positions_T, PackedGroups(groups, CPU))
     assert hidden_TE.requires_grad
+    storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in kept}
     return sum(size for pointer, size in storages.items() if pointer not in weights)
 
 
-def test_each_mode_of_recomputation_keeps_less() -> None:
-    kept, selective, full = (kept_bytes(mode) for mode in ("none", "selective", "full"))
+def test_each_mode_of_recomputation_keeps_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, selective, full = (kept_bytes(mode, monkeypatch) for mode in ("none", "selective", "full"))
     product = 90 * 2 * SPECS["qwen2"].ffn_width * 4 * SPECS["qwen2"].num_layers
     assert kept - selective == product
     assert full < selective / 2

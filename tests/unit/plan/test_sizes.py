@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers.kept import keeping_in
 from helpers.tiny import SPECS
 from torch import Tensor
 
@@ -34,21 +35,26 @@ def stream_of(groups: list[GroupLayout]) -> sizes.Stream:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("mode", ["none", "selective", "full"])
 @pytest.mark.parametrize("dtype", ITEMS)
-def test_forward_keeps_what_is_planned(family: str, dtype: torch.dtype, mode: str, layout: str) -> None:
+def test_forward_keeps_what_is_planned(
+    family: str, dtype: torch.dtype, mode: str, device: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a GPU: what its path keeps here."""
     groups, spec = LAYOUTS[layout], SPECS[family]
     decoder = Decoder(spec).to(dtype)
     decoder.recompute_activations(mode)
     weights = {parameter.untyped_storage().data_ptr() for parameter in decoder.parameters()}
     kept: list[Tensor] = []
     positions_T = torch.from_numpy(packed_positions(groups))
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: (kept.append(x), x)[1], lambda x: x):
-        decoder(torch.zeros(len(positions_T), dtype=torch.int64), positions_T, PackedGroups(groups, CPU))
+    attend = PackedGroups(groups, CPU, is_compact=device == "cpu")
+    with keeping_in(kept, monkeypatch):
+        decoder(torch.zeros(len(positions_T), dtype=torch.int64), positions_T, attend)
     found = storages([x for x in kept if x.untyped_storage().data_ptr() not in weights])
     stream, item = stream_of(groups), ITEMS[dtype]
     mask = 0 if mode == "full" else sizes.mask_bytes(spec, stream, item)  # which full recomputation does not see
-    assert found == sizes.kept_bytes(spec, stream, item, mode) + mask
+    assert found == sizes.kept_bytes(spec, stream, item, mode, device) + (mask if device == "cuda" else 0)
 
 
 @pytest.mark.parametrize("bits", [32, 8])
