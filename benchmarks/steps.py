@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 PATH = ROOT / "benchmarks" / "results" / "steps.json"
 
 _SMALL = (
-    "training.micro_batch_tokens=512",
+    "training.micro_batch_tokens=800",
     "training.recompute_activations=selective",
     "training.head_chunk_tokens=64",
     "training.reuse_memory=false",

@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from grpo_zero.model.compact_attention import CompactAttention
-from grpo_zero.model.functions import take_rows
-from grpo_zero.model.rectangles import Rectangle
+from grpo_zero.model.rectangles import Completions, Rectangle
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +104,19 @@ class PackedGroups:
             for c, n in enumerate(group.completion_lengths)
             if n > 0
         ]
-        self.own: Rectangle | None = None
+        self.own: Completions | None = None
         self._masks: dict[tuple[int, torch.dtype], Tensor] = {}
         stream_index = self.prompts.stream_index
         if spans:
             prompt_of_N, starts_N, lengths_N = (np.array(column) for column in zip(*spans, strict=True))
-            self.own = Rectangle.of(starts_N, lengths_N, device)
-            self.prompt_of_N = torch.from_numpy(prompt_of_N).to(device)
-            own_max = self.own.gather.shape[1]
-            sees_prompt = self.prompts.is_real[self.prompt_of_N][:, None, :].expand(-1, own_max, -1)
+            own, rows_N = Rectangle.of(starts_N, lengths_N, device), torch.from_numpy(prompt_of_N).to(device)
+            self.own = Completions(own, rows_N)
+            own_max = own.gather.shape[1]
+            sees_prompt = self.prompts.is_real[rows_N][:, None, :].expand(-1, own_max, -1)
             causal = torch.ones(own_max, own_max, dtype=torch.bool, device=device).tril()
             # A padded key is later than every real query, so the causal part hides it.
             self.mask_N = torch.cat((sees_prompt, causal.expand(len(spans), -1, -1)), dim=-1)[:, None]
-            stream_index = torch.cat((stream_index, self.own.stream_index))
+            stream_index = torch.cat((stream_index, own.stream_index))
         self.stream_index = stream_index
         """Where each output belongs in the stream: outputs come as all prompts, then all completions."""
 
@@ -133,7 +132,8 @@ class PackedGroups:
 
     def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
         if self.is_compact and torch.is_grad_enabled():
-            return CompactAttention.apply(self, q_THD, k_TKD, v_TKD)
+            mask = None if self.own is None else self.mask(q_THD.shape[1] // k_TKD.shape[1], q_THD.dtype)
+            return CompactAttention.apply(self.prompts, self.own, mask, q_THD, k_TKD, v_TKD)
         num_heads, num_kv_heads = q_THD.shape[1], k_TKD.shape[1]
         q, k_prompt, v_prompt = (self.prompts.lay(x).transpose(1, 2) for x in (q_THD, k_TKD, v_TKD))
         out = F.scaled_dot_product_attention(
@@ -141,14 +141,10 @@ class PackedGroups:
         )
         parts = [self.prompts.pick(out.transpose(1, 2))]
         if self.own is not None:
-            share, own_max = num_heads // num_kv_heads, self.own.gather.shape[1]
-            q = self.own.lay(q_THD).transpose(1, 2).unflatten(1, (-1, share)).flatten(2, 3)
-            k, v = self.with_prompt(self.own, k_prompt, k_TKD), self.with_prompt(self.own, v_prompt, v_TKD)
+            share, own = num_heads // num_kv_heads, self.own.rectangle
+            q = own.lay(q_THD).transpose(1, 2).unflatten(1, (-1, share)).flatten(2, 3)
+            k, v = self.own.with_prompt(k_prompt, k_TKD), self.own.with_prompt(v_prompt, v_TKD)
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(share, q.dtype))
-            out = out.unflatten(2, (share, own_max)).flatten(1, 2)
-            parts.append(self.own.pick(out.transpose(1, 2)))
+            out = out.unflatten(2, (share, -1)).flatten(1, 2)
+            parts.append(own.pick(out.transpose(1, 2)))
         return torch.empty_like(q_THD).index_copy(0, self.stream_index, torch.cat(parts))
-
-    def with_prompt(self, own: Rectangle, prompt_PKLD: Tensor, x_TKD: Tensor) -> Tensor:
-        """Keys or values that completions see: ``[N, K, prompt_max + own_max, D]``."""
-        return torch.cat((take_rows(prompt_PKLD, self.prompt_of_N), own.lay(x_TKD).transpose(1, 2)), dim=2)

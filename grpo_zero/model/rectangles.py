@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from grpo_zero.model.functions import take_rows
+
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
@@ -39,6 +41,20 @@ class Rectangle:
     def pick(self, x: Tensor) -> Tensor:
         """The real slots of ``[N, length, ...]``, in the order of ``stream_index``."""
         return x.flatten(0, 1)[self.slots]
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """A rectangle whose rows follow prompts, which are laid out in one of their own."""
+
+    rectangle: Rectangle
+    prompt_of_N: Tensor
+    """int64: row of each completion's prompt."""
+
+    def with_prompt(self, prompt_PKLD: Tensor, x_TKD: Tensor) -> Tensor:
+        """Keys or values that completions see: ``[N, K, prompt_max + own_max, D]``."""
+        own = self.rectangle.lay(x_TKD).transpose(1, 2)
+        return torch.cat((take_rows(prompt_PKLD, self.prompt_of_N), own), dim=2)
 
 
 class _Lay(torch.autograd.Function):

@@ -7,6 +7,7 @@ import torch
 from helpers.sampling import PROMPTS, STOP_IDS
 from helpers.tiny import policy_of, random_rows, tiny_decoder
 
+from grpo_zero.allocator import SMALL_BYTES
 from grpo_zero.config import Config, TrainingConfig
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.rollout import engine as engine_module
@@ -103,7 +104,7 @@ def test_only_without_it_the_allocator_keeps_little(reuse_memory: bool, monkeypa
     told: list[int] = []
     monkeypatch.setattr(policy_module, "keep_freed_memory", told.append)
     policy_module.set_reuse(TrainingConfig(reuse_memory=reuse_memory))
-    assert told == ([] if reuse_memory else [2**20])
+    assert told == ([] if reuse_memory else [SMALL_BYTES])
 
 
 def test_an_evaluation_begins_and_ends_with_nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
