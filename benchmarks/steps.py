@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[1]
 PATH = ROOT / "benchmarks" / "results" / "steps.json"
 
 _SMALL = (
-    "training.micro_batch_tokens=800",
+    "training.micro_batch_tokens=1024",
     "training.recompute_activations=selective",
-    "training.head_chunk_tokens=64",
+    "training.head_chunk_tokens=128",
     "training.reuse_memory=false",
 )
 _MANY = (

@@ -49,12 +49,12 @@ def update(
     rows = [row for row in rows if row.completion_ids]
     if not rows:
         return {"loss": 0.0, "grad_norm": 0.0, "forwarded_tokens": 0}
-    if not config.reuse_memory:
-        give_back_freed_memory()
     optimizer.begin()
     parts: list[dict[str, Tensor]] = []
     num_forwarded = 0
     for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
+        if not config.reuse_memory:
+            give_back_freed_memory()
         batch = pack(micro_rows, policy.decoder.device)
         parts.append(backward(policy, batch, loss, temperature, config.head_chunk_tokens))
         optimizer.gather()
