@@ -92,8 +92,7 @@ class Bench:
         training = self.config.training
         longest = max(len(item.prompt_ids) for item in self.items)
         sizes = replace(training, max_prompt_len=longest, eval_interval=0)
-        kind = "cuda" if self.device.type == "cuda" else "cpu"
-        job = job_of(replace(self.config, training=sizes), self.policy.decoder.spec, kind)
+        job = job_of(replace(self.config, training=sizes), self.policy.decoder.spec, self.device.type)
         choice = Choice(
             self.policy.decoder.recompute,
             training.memory_efficient_adamw,

@@ -29,7 +29,6 @@ def show_plan(config: Config, spec: ModelSpec, device: str | None, memory_gib: f
     kind = device or config.model.device.partition(":")[0]
     if kind == "auto":
         kind = "cuda" if memory_gib is not None or _free_cuda_bytes() else "cpu"
-    kind = "cuda" if kind == "cuda" else "cpu"
     if memory_gib is not None and memory_gib <= 0:
         raise UserError(f"--memory is {memory_gib:g}, but it is a number of GiB above 0: give one, as in --memory 24.")
     memory = _free_bytes(kind) if memory_gib is None else int(memory_gib * GIB)

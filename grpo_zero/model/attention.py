@@ -84,8 +84,8 @@ class PackedGroups:
     """Attention over a packed stream: prompts among themselves once, then completions over (their prompt, own past).
 
     Two fused products a layer, whatever the number of groups. Prompts stand left-aligned in ``[P, prompt_max]``, completions
-    in ``[N, own_max]`` with keys ``[prompt_max + own_max]``. The heads that share a key head are folded into the query axis, so
-    keys are never repeated.
+    in ``[N, own_max]`` with keys ``[prompt_max + own_max]``. A completion's heads that share a key head are folded into the
+    query axis, so its keys are not repeated.
 
     Args:
         groups: layout of the stream, in order; completions may be of length 0.

@@ -20,7 +20,7 @@ _flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_bac
 
 
 class CompactAttention(Function):
-    """What ``PackedGroups`` computes; kept are inputs, output and a number for each query and head.
+    """What ``PackedGroups`` computes; kept are inputs, output and a number for each head of each slot of a rectangle.
 
     ``mask``: of ``PackedGroups.mask``, None without completions.
     """

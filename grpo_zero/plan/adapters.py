@@ -24,7 +24,7 @@ GROUPS = {
 """The matrices of each of a block's products, by our name of it."""
 WIDE = 4
 """Bytes of a float32: adapters compute in it whatever the weights' dtype."""
-DROPOUT_MASK = {"cuda": 1, "cpu": 4}
+DROPOUT_MASK = {"cuda": 1, "mps": 4, "cpu": 4}
 """Bytes of an input's place in the mask that dropout keeps."""
 
 
@@ -105,7 +105,7 @@ def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, lora
     inner = (2 if number["mlp.down"] else 3) * F * item
     adapted = T * (inner + E * (2 * WIDE + 3 * item))
     mlp = adapted if number["mlp.gate_up"] or number["mlp.down"] else plain
-    attention = 2 * sizes.rectangle_bytes(spec, stream, item) + 2 * T * E * item
+    attention = sizes.attention_work_bytes(spec, stream, item, device)
     if number["attention.qkv"] or number["attention.output"]:
         attention += T * (H + 2 * K) * D * (WIDE + 2 * item)
     again = kept_in_layer_bytes(spec, stream, item, "selective", lora, device) if mode == "full" else 0

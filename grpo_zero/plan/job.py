@@ -16,7 +16,7 @@ class Job:
 
     spec: ModelSpec
     device: str
-    """``cuda``, or ``cpu``, where device and host are one memory."""
+    """``cuda``, or ``cpu`` or ``mps``, where device and host are one memory."""
     item: int
     """Bytes of a weight."""
     moment_bits: int
@@ -59,7 +59,7 @@ def job_of(config: Config, spec: ModelSpec, device: str, command: str = "train")
     Args:
         config: lengths, counts, precision; its memory settings are not looked at.
         spec: the model's.
-        device: ``cuda`` or ``cpu``; decides what ``model.dtype: auto`` means.
+        device: ``cuda``, ``mps`` or ``cpu``; decides what ``model.dtype: auto`` means.
         command: ``train`` or ``sft``.
     """
     training, evaluation = config.training, config.evaluation

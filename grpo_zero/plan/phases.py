@@ -12,12 +12,12 @@ from grpo_zero.plan.job import Job
 GIB = 2**30
 MAX_PADDING = 2
 """Places of attention's rectangle for each token of a micro-batch's budget, at most (``train/batch.py``)."""
-PROCESS_BYTES = {"cpu": int(0.75 * GIB), "cuda": int(2.0 * GIB)}
+PROCESS_BYTES = {"cpu": int(0.75 * GIB), "mps": int(0.75 * GIB), "cuda": int(2.0 * GIB)}
 """Host memory of Python, torch and its libraries with their buffers; on a GPU an estimate."""
-GAPS_BYTES = {"cpu": int(0.5 * GIB), "cuda": 0}
+GAPS_BYTES = {"cpu": int(0.5 * GIB), "mps": int(0.5 * GIB), "cuda": 0}
 """What malloc holds beside what is in use: seen on a CPU where recomputation leaves little in use; a caching allocator on a GPU
 has its gaps in the share that a plan leaves free."""
-CONTEXT_BYTES = {"cpu": 0, "cuda": int(0.75 * GIB)}
+CONTEXT_BYTES = {"cpu": 0, "mps": 0, "cuda": int(0.75 * GIB)}
 """Device memory outside of PyTorch's allocator: CUDA's context, kernels and workspaces; an estimate."""
 
 
@@ -141,9 +141,9 @@ def _phase(
         host["staging"] = sizes.STAGING_BYTES
     host |= more_on_host
     fixed = {"Python and torch": PROCESS_BYTES[job.device]}
-    if job.device == "cpu":
+    if job.device != "cuda":
         on_host = {f"{name}, offloaded" if name in device else name: size for name, size in host.items()}
-        return Phase(_some(device | on_host | fixed | {"gaps of the heap": GAPS_BYTES["cpu"]}), {})
+        return Phase(_some(device | on_host | fixed | {"gaps of the heap": GAPS_BYTES[job.device]}), {})
     return Phase(_some(device | {"CUDA context": CONTEXT_BYTES[job.device]}), _some(host | fixed))
 
 

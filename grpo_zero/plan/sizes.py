@@ -21,11 +21,11 @@ IN_FLIGHT = 5
 """Gradients on their way to the host (``train/offload.py``), and the one that is being made."""
 STEP_PARTS = 12
 """Float32 copies that a step makes of the part of a parameter it works on (``train/optimizer.py``)."""
-STEP_CHUNK = {"cuda": 2**22, "cpu": 2**20}
+STEP_CHUNK = {"cuda": 2**22, "mps": 2**22, "cpu": 2**20}
 """Weights in such a part."""
 SLOT_TOKEN_BYTES = 8 + 4 + 8
 """Id, log-prob and noise of a sampled token (``rollout/slots.py``)."""
-PREFILL_TOKENS = {"cuda": 8192, "cpu": 2048}
+PREFILL_TOKENS = {"cuda": 8192, "mps": 2048, "cpu": 2048}
 """Prompt tokens of one forward before sampling, at most; a longer prompt goes alone (``rollout/prefill.py``)."""
 SHARD_BYTES = 5_000_000_000
 """Most of a model that is in main memory at once to be written (``checkpoint/save.py``)."""
@@ -87,7 +87,7 @@ def kept_in_layer_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, d
     inputs = 2 * (T * E * item + T * 4)
     norms = T * (H + 2 * K) * D * item + T * (H + K) * (D * item + 8) if spec.qk_norm else 0
     attention = attention_bytes(spec, stream, item, device)
-    if device == "cuda":
+    if device != "cpu":
         attention += T * H * D * item  # the output product's input, which a CPU's attention has kept
     product = 2 * T * spec.ffn_width * item if mode == "none" else 0
     return inputs + norms + attention + product
@@ -96,7 +96,7 @@ def kept_in_layer_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, d
 def attention_bytes(spec: ModelSpec, stream: Stream, item: int, device: str) -> int:
     """What attention of a layer keeps: on a CPU inputs, output and log-sums, else what both its products are made of."""
     T, D, H, K = stream.tokens, spec.head_size, spec.num_heads, spec.num_kv_heads
-    if device == "cuda":
+    if device != "cpu":
         return rectangle_bytes(spec, stream, item) + T * H * D * item  # the output in the order of the rectangles
     queries = stream.prompts * stream.prompt_max + stream.completions * stream.own_max
     return 2 * T * (H + K) * D * item + 4 * H * queries
@@ -131,11 +131,25 @@ def mask_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
 
 def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, device: str) -> int:
     """Temporary memory of one block's backward; with ``full`` also what its second forward keeps."""
-    T, E = stream.tokens, spec.width
     mlp = mlp_work_bytes(spec, stream, item, mode)
-    attention = 2 * rectangle_bytes(spec, stream, item) + 2 * T * E * item
+    attention = attention_work_bytes(spec, stream, item, device)
     again = kept_in_layer_bytes(spec, stream, item, "selective", device) if mode == "full" else 0
     return again + max(mlp, attention)
+
+
+def attention_work_bytes(spec: ModelSpec, stream: Stream, item: int, device: str) -> int:
+    """The attention's part of it.
+
+    On a CPU queries, output and their gradients of one rectangle after the other, with the keys and values it sees and theirs,
+    a prompt's repeated for the heads that share them. Beside them the prompts' keys and values, and the stream's gradients.
+    """
+    T, E, D, H, K = stream.tokens, spec.width, spec.head_size, spec.num_heads, spec.num_kv_heads
+    if device != "cpu":
+        return 2 * rectangle_bytes(spec, stream, item) + 2 * T * E * item
+    prompts, own = stream.prompts * stream.prompt_max, stream.completions * stream.own_max
+    keys = own + stream.completions * stream.prompt_max
+    either = max(8 * H * prompts, 4 * H * own + 4 * K * keys) + 4 * K * prompts
+    return item * (D * (either + 2 * (H + K) * T) + 2 * T * E)
 
 
 def mlp_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
@@ -197,4 +211,4 @@ def prefill_work_bytes(spec: ModelSpec, prompts: int, prompt_max: int, item: int
 
 def index_bytes(stream: Stream, device: str) -> int:
     """Index tables that autograd keeps of attention, int64: real slots of both rectangles, prompt of each completion, stream."""
-    return 8 * (2 * stream.tokens + stream.completions) if device == "cuda" else 0
+    return 8 * (2 * stream.tokens + stream.completions) if device != "cpu" else 0

@@ -16,7 +16,7 @@ def table(plan: Plan) -> str:
         phases = [getattr(phase, place) for phase in plan.phases.values()]
         if not any(phases):
             continue
-        name = "host" if place == "host" else {"cuda": "GPU", "cpu": "memory"}[plan.job.device]
+        name = "host" if place == "host" else "GPU" if plan.job.device == "cuda" else "memory"
         items = dict.fromkeys(item for phase in (phases[1], *phases) for item in phase)
         lines += [name, *(_row(f"  {item}", [phase.get(item) for phase in phases]) for item in items)]
         lines.append(_row("  together", [sum(phase.values()) for phase in phases]))

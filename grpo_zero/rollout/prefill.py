@@ -13,7 +13,7 @@ from grpo_zero.model.decoder import Decoder
 from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.cache import PromptStore
 
-PREFILL_TOKENS = {"cuda": 8192, "cpu": 2048}
+PREFILL_TOKENS = {"cuda": 8192, "mps": 2048, "cpu": 2048}
 """Prompts are prefilled in streams of at most this many tokens, a longer one alone; working memory grows with them."""
 
 Keep = Callable[[int, PromptStore, int], None]

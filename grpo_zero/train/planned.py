@@ -59,10 +59,11 @@ def settle_memory(
         return config, Prediction(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
     if training.memory is None:
         return config, None
-    kind = "cuda" if device.type == "cuda" else "cpu"
     memory = _free_bytes(device) if isinstance(training.memory, str) else int(training.memory * GIB)
     spec = open_source(config.model.pretrained_model_path, weights=not config.model.random_init).spec
-    found = plan(job_of(config, spec, kind, command), memory, available_bytes() if kind == "cuda" else None)
+    found = plan(
+        job_of(config, spec, device.type, command), memory, available_bytes() if device.type == "cuda" else None
+    )
     settled = replace(config, training=replace(training, memory=None, reuse_memory=False, **asdict(found.choice)))
     return settled, Prediction(training.memory, found.planned_gib, found.line)
 

@@ -64,7 +64,7 @@ def story(error: OutOfMemory, config: Config, decoder: Decoder, command: str = "
 def where(config: Config, decoder: Decoder, samples: bool, command: str = "train") -> dict[str, int]:
     """Bytes on the device by what they are for, in sampling or in the update."""
     training = config.training
-    job = job_of(config, decoder.spec, "cuda" if decoder.device.type == "cuda" else "cpu", command)
+    job = job_of(config, decoder.spec, decoder.device.type, command)
     choice = Choice(
         decoder.recompute,
         training.memory_efficient_adamw,

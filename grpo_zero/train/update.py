@@ -53,7 +53,7 @@ def update(
     parts: list[dict[str, Tensor]] = []
     num_forwarded = 0
     for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
-        if not config.reuse_memory:
+        if not config.reuse_memory and policy.decoder.device.type == "cpu":
             give_back_freed_memory()
         batch = pack(micro_rows, policy.decoder.device)
         parts.append(backward(policy, batch, loss, temperature, config.head_chunk_tokens))

@@ -11,6 +11,7 @@ from helpers.tiny import SPECS, GradientCatcher, policy_of, random_rows, tiny_de
 from grpo_zero.config import TrainingConfig
 from grpo_zero.model.attention import DenseMask, GroupLayout, PackedGroups, dense_mask, packed_positions
 from grpo_zero.model.decoder import Decoder
+from grpo_zero.model.recompute import recomputed
 from grpo_zero.presets import PRESETS, AlgorithmConfig, with_preset
 from grpo_zero.rollout import static as static_module
 from grpo_zero.rollout.engine import STRATEGIES, Engine
@@ -113,7 +114,8 @@ def test_static_scores_of_bf16_are_float32() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("is_on_policy", [True, False])
-def test_updates_equal_the_cpus(preset: str, is_on_policy: bool) -> None:
+@pytest.mark.parametrize("mode", ["none", "selective", "full"])
+def test_updates_equal_the_cpus(preset: str, is_on_policy: bool, mode: str) -> None:
     algorithm = AlgorithmConfig(**with_preset({"preset": preset, "kl_weight": 0.2}))
     rows = [
         replace(row, reference_logprobs=[-2.0] * len(row.completion_ids))
@@ -122,6 +124,7 @@ def test_updates_equal_the_cpus(preset: str, is_on_policy: bool) -> None:
     found = []
     for device in ("cpu", "cuda"):
         decoder = tiny_decoder("qwen2").to(device)
+        decoder.recompute_activations(mode if device == "cuda" else "none")
         catcher = GradientCatcher(decoder)
         loss = GRPOLoss(algorithm=algorithm, is_on_policy=is_on_policy)
         config = TrainingConfig(max_grad_norm=1e9, micro_batch_size=3)
@@ -130,6 +133,22 @@ def test_updates_equal_the_cpus(preset: str, is_on_policy: bool) -> None:
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-3, abs=1e-5)
     scale = found[0][1].abs().max().item()
     torch.testing.assert_close(found[1][1], found[0][1], rtol=1e-3, atol=1e-4 * scale)
+
+
+def test_dropout_computed_again_draws_the_same_numbers() -> None:
+    gradients = []
+    for is_recomputed in (False, True):
+        torch.manual_seed(0)
+        x = torch.ones(64, 64, device="cuda", requires_grad=True)
+        out = recomputed(dropped, x, True) if is_recomputed else dropped(x)
+        torch.rand(3, device="cuda")  # others draw before backward
+        out.square().sum().backward()
+        gradients.append(x.grad)
+    assert torch.equal(*gradients)
+
+
+def dropped(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.dropout(x.exp(), 0.5).exp()
 
 
 def test_states_on_the_host_change_nothing_in_bf16() -> None:

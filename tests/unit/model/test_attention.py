@@ -66,6 +66,24 @@ def test_packed_equals_dense_mask(groups: list[GroupLayout], num_heads: int, num
         torch.testing.assert_close(compact_grad, dense_grad, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("groups", LAYOUTS.values(), ids=LAYOUTS)
+def test_the_compact_backward_in_bf16_and_of_queries_alone(groups: list[GroupLayout]) -> None:
+    torch.manual_seed(0)
+    num_tokens = sum(group.num_tokens for group in groups)
+    wide = [torch.randn(num_tokens, heads, 8) for heads in (4, 2, 2)]
+    weight_THD = torch.randn(num_tokens, 4, 8)
+    found = []
+    for dtype, trained in ((torch.float32, 3), (torch.bfloat16, 3), (torch.bfloat16, 1)):
+        q, k, v = inputs = [x.to(dtype, copy=True).requires_grad_(i < trained) for i, x in enumerate(wide)]
+        out = PackedGroups(groups, torch.device("cpu"), is_compact=True)(0, q, k, v)
+        (out * weight_THD).sum().backward()
+        found.append([x.grad for x in inputs])
+    for expected, half in zip(found[0], found[1], strict=True):
+        torch.testing.assert_close(half.float(), expected, rtol=5e-2, atol=5e-2)
+    assert torch.equal(found[2][0], found[1][0])
+    assert found[2][1:] == [None, None]
+
+
 def test_siblings_and_other_groups_are_invisible() -> None:
     torch.manual_seed(1)
     groups = [GroupLayout(3, (2, 4)), GroupLayout(2, (3,))]

@@ -57,6 +57,15 @@ def test_forward_keeps_what_is_planned(
     assert found == sizes.kept_bytes(spec, stream, item, mode, device) + (mask if device == "cuda" else 0)
 
 
+@pytest.mark.parametrize("mode", ["none", "selective", "full"])
+def test_only_a_cpu_keeps_the_stream_alone(mode: str) -> None:
+    """``PackedGroups`` has no other backward on any other device."""
+    spec, stream = SPECS["qwen2"], sizes.Stream(90, 1, 20, 2, 40)
+    on = {device: sizes.kept_bytes(spec, stream, 4, mode, device) for device in ("cpu", "mps", "cuda")}
+    assert on["mps"] == on["cuda"]
+    assert (on["cpu"] < on["mps"]) == (mode != "full")
+
+
 @pytest.mark.parametrize("bits", [32, 8])
 @pytest.mark.parametrize("dtype", ITEMS)
 def test_optimizer_states_are_what_is_planned(family: str, dtype: torch.dtype, bits: int) -> None:

@@ -87,16 +87,16 @@ def test_states_on_the_host_keep_nothing() -> None:
 
 
 @pytest.mark.parametrize("reuse_memory", [True, False])
-def test_only_without_it_free_memory_goes_back_between_the_phases(
+def test_only_without_it_free_memory_goes_back_before_sampling_and_each_micro_batch(
     reuse_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_back: list[str] = []
     monkeypatch.setattr(engine_module, "give_back_freed_memory", lambda: given_back.append("sampling"))
     monkeypatch.setattr(update_module, "give_back_freed_memory", lambda: given_back.append("update"))
-    decoder, training = tiny_decoder("qwen2"), TrainingConfig(reuse_memory=reuse_memory)
+    decoder, training = tiny_decoder("qwen2"), TrainingConfig(reuse_memory=reuse_memory, micro_batch_size=3)
     Engine(decoder, STOP_IDS, None, reuses_memory=reuse_memory).generate(PROMPTS, 1, SamplingParams(3))
     learn(decoder, make_optimizer(decoder, training), training, 0)
-    assert given_back == ([] if reuse_memory else ["sampling", "update"])
+    assert given_back == ([] if reuse_memory else ["sampling", "update", "update"])
 
 
 @pytest.mark.parametrize("reuse_memory", [True, False])
