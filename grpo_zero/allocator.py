@@ -7,7 +7,7 @@ grow. Gradients of that size are kept by the optimizer instead.
 
 Around an evaluation, whose many answers need blocks of other sizes, all that is free goes back.
 
-With ``training.reuse_memory: false`` blocks of more than 2 MiB go back when they are freed, and before each micro-batch of the
+With ``training.reuse_memory: false`` blocks of more than 4 MiB go back when they are freed, and before each micro-batch of the
 update all that is free does: sampling and every micro-batch ask for blocks of other sizes, and each would grow the heap around
 the holes that those before it left.
 """
@@ -20,7 +20,7 @@ import platform
 
 LARGEST_KEPT_BYTES = 32 * 2**20
 """A freed block that is larger goes back to the system, whatever malloc is told."""
-SMALL_BYTES = 2 * 2**20
+SMALL_BYTES = 4 * 2**20
 """What is kept where memory matters more than time."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Names and numbers of glibc's malloc.h; mallopt(3)."""

@@ -23,6 +23,7 @@ from grpo_zero.model.layers import (
     rotate,
 )
 from grpo_zero.model.recompute import recomputed
+from grpo_zero.model.scratch import Scratch
 from grpo_zero.model.spec import ModelSpec
 
 
@@ -63,12 +64,12 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """Pre-norm attention and MLP, each added to the stream."""
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: ModelSpec, scratch: Scratch) -> None:
         super().__init__()
         self.attention_norm = RMSNorm(spec.width, spec.norm_eps)
         self.attention = Attention(spec)
         self.mlp_norm = RMSNorm(spec.width, spec.norm_eps)
-        self.mlp = GatedMLP(spec)
+        self.mlp = GatedMLP(spec, scratch)
 
     def forward(self, x_TE: Tensor, tables: tuple[Tensor, Tensor], attend: Attend, layer: int) -> Tensor:
         x_TE = x_TE + self.attention(x_TE, self.attention_norm, tables, attend, layer)
@@ -82,7 +83,9 @@ class Decoder(nn.Module):
         super().__init__()
         self.spec = spec
         self.embedding = Embedding(spec.vocab_size, spec.width)
-        self.layers = nn.ModuleList(Block(spec) for _ in range(spec.num_layers))
+        self.scratch = Scratch()
+        """What a forward takes of it is given back at its end; who goes backward clears it then."""
+        self.layers = nn.ModuleList(Block(spec, self.scratch) for _ in range(spec.num_layers))
         self.norm = RMSNorm(spec.width, spec.norm_eps)
         self.head = None if spec.tied_head else Linear(spec.width, spec.vocab_size, bias=False)
         self.recompute = "none"
@@ -129,6 +132,7 @@ class Decoder(nn.Module):
                 x_TE = recomputed(partial(block, tables=tables, attend=attend, layer=layer), x_TE, self.has_dropout)
             else:
                 x_TE = block(x_TE, tables, attend, layer)
+        self.scratch.clear()
         return self.norm(x_TE)
 
     def logits(self, hidden_TE: Tensor) -> Tensor:

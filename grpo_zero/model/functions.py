@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
+from grpo_zero.model.scratch import Scratch
+
 
 def reciprocal_rms(x_TE: Tensor, eps: float) -> Tensor:
     """``1 / sqrt(mean(x^2) + eps)`` over the last axis, ``[T, 1]``, in float32 or wider (1910.07467, eq. 4)."""
@@ -90,6 +92,7 @@ class NormGatedMLP(Function):
     """``down(silu(gate) * up)`` of an RMSNorm (SwiGLU, 2002.05202).
 
     ``keeps_gate_up``: keep the product of the first matrix, ``[T, 2F]`` and most of what a block holds, or compute it again.
+    ``scratch``: where what nobody keeps is written.
     """
 
     @staticmethod
@@ -103,30 +106,39 @@ class NormGatedMLP(Function):
         down_EF: Tensor,
         down_bias_E: Tensor | None,
         keeps_gate_up: bool,
+        scratch: Scratch,
     ) -> Tensor:
         inverse_T1 = reciprocal_rms(x_TE, eps)
-        product_T2F = F.linear(_scaled(x_TE * inverse_T1, scale_E), gate_up_2FE, gate_up_bias_2F)
+        shape = len(x_TE), len(gate_up_2FE)
+        product_T2F = x_TE.new_empty(shape) if keeps_gate_up else scratch.take("gate and up", shape, x_TE)
+        _linear(_scaled(x_TE * inverse_T1, scale_E), gate_up_2FE, gate_up_bias_2F, product_T2F)
         ctx.save_for_backward(x_TE, inverse_T1, scale_E, gate_up_bias_2F, product_T2F if keeps_gate_up else None)
-        ctx.gate_up_2FE, ctx.down_EF = gate_up_2FE, down_EF
+        ctx.gate_up_2FE, ctx.down_EF, ctx.scratch = gate_up_2FE, down_EF, scratch
         gate_TF, up_TF = product_T2F.chunk(2, dim=-1)
-        return F.linear(F.silu(gate_TF).mul_(up_TF), down_EF, down_bias_E)
+        inner_TF = torch.ops.aten.silu.out(gate_TF, out=scratch.take("inner", gate_TF.shape, x_TE))
+        return F.linear(inner_TF.mul_(up_TF), down_EF, down_bias_E)
 
     @staticmethod
     def backward(ctx: Any, grad_TE: Tensor) -> tuple[Tensor | None, ...]:
         x_TE, inverse_T1, scale_E, gate_up_bias_2F, product_T2F = ctx.saved_tensors
-        _, needs_scale, _, needs_gate_up, needs_gate_up_bias, needs_down, needs_down_bias, _ = ctx.needs_input_grad
+        _, needs_scale, _, needs_gate_up, needs_gate_up_bias, needs_down, needs_down_bias, *_ = ctx.needs_input_grad
+        scratch: Scratch = ctx.scratch
         normed_TE = x_TE * inverse_T1
         if product_T2F is None:
-            product_T2F = F.linear(_scaled(normed_TE, scale_E), ctx.gate_up_2FE, gate_up_bias_2F)
+            product_T2F = scratch.take("gate and up", (len(x_TE), len(ctx.gate_up_2FE)), x_TE)
+            _linear(_scaled(normed_TE, scale_E), ctx.gate_up_2FE, gate_up_bias_2F, product_T2F)
         gate_TF, up_TF = product_T2F.chunk(2, dim=-1)
-        silu_TF = F.silu(gate_TF)
-        grad_down_EF = add_weight_gradient(ctx.down_EF, grad_TE, silu_TF * up_TF) if needs_down else None
-        grad_inner_TF = grad_TE @ ctx.down_EF
-        grad_T2F = torch.empty_like(product_T2F)
+        silu_TF = torch.ops.aten.silu.out(gate_TF, out=scratch.take("silu", gate_TF.shape, x_TE))
+        inner_TF = scratch.take("inner", gate_TF.shape, x_TE)
+        grad_down_EF = None
+        if needs_down:
+            grad_down_EF = add_weight_gradient(ctx.down_EF, grad_TE, torch.mul(silu_TF, up_TF, out=inner_TF))
+        grad_inner_TF = torch.mm(grad_TE, ctx.down_EF, out=inner_TF)
+        grad_T2F = scratch.take("gradient of gate and up", product_T2F.shape, x_TE)
         grad_gate_TF, grad_up_TF = grad_T2F.chunk(2, dim=-1)
         torch.mul(grad_inner_TF, silu_TF, out=grad_up_TF)
         torch.ops.aten.silu_backward.grad_input(grad_inner_TF.mul_(up_TF), gate_TF, grad_input=grad_gate_TF)
-        del silu_TF, grad_inner_TF, product_T2F, gate_TF, up_TF
+        del silu_TF, inner_TF, grad_inner_TF, product_T2F, gate_TF, up_TF
         grad_gate_up_2FE = None
         if needs_gate_up:
             grad_gate_up_2FE = add_weight_gradient(ctx.gate_up_2FE, grad_T2F, _scaled(normed_TE, scale_E))
@@ -139,6 +151,7 @@ class NormGatedMLP(Function):
             grad_T2F.sum(0) if needs_gate_up_bias else None,
             grad_down_EF,
             grad_TE.sum(0) if needs_down_bias else None,
+            None,
             None,
         )
 
@@ -193,6 +206,14 @@ def turn(x_TND: Tensor, cos_T1D: Tensor, sin_T1D: Tensor) -> Tensor:
     out_TND[..., :half].addcmul_(x_TND[..., half:], sin_T1H, value=-1)
     out_TND[..., half:].addcmul_(x_TND[..., :half], sin_T1H)
     return out_TND
+
+
+def _linear(x_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, out_TO: Tensor) -> None:
+    """``F.linear`` into memory that is there."""
+    if bias_O is None:
+        torch.mm(x_TI, weight_OI.T, out=out_TO)
+    else:
+        torch.addmm(bias_O, x_TI, weight_OI.T, out=out_TO)
 
 
 def _scaled(normed_TE: Tensor, scale_E: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from grpo_zero.model import functions
+from grpo_zero.model.scratch import Scratch
 from grpo_zero.model.spec import Llama3RopeScaling, ModelSpec
 
 Product = Callable[[Tensor], Tensor]
@@ -72,19 +73,23 @@ class RMSNorm(nn.Module):
 class GatedMLP(nn.Module):
     """``down(silu(gate(x)) * up(x))`` (SwiGLU, 2002.05202); gate and up are one matrix, gate's rows first."""
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: ModelSpec, scratch: Scratch) -> None:
         super().__init__()
         self.gate_up = Linear(spec.width, 2 * spec.ffn_width, bias=spec.mlp_bias)
         self.down = Linear(spec.ffn_width, spec.width, bias=spec.mlp_bias)
         self.keeps_gate_up = True
         """Whether backward finds the first product or computes it again."""
+        self.scratch = scratch
+        """Shared by all layers of a decoder."""
 
     def forward(self, x_TE: Tensor, norm: RMSNorm) -> Tensor:
         """The MLP of the normed input."""
         gate_up, down = self.gate_up, self.down
         if torch.is_grad_enabled() and gate_up.adapter is None and down.adapter is None:
             matrices = (gate_up.weight, gate_up.bias, down.weight, down.bias)
-            return functions.NormGatedMLP.apply(x_TE, norm.weight, norm.eps, *matrices, self.keeps_gate_up)
+            return functions.NormGatedMLP.apply(
+                x_TE, norm.weight, norm.eps, *matrices, self.keeps_gate_up, self.scratch
+            )
         gate_TF, up_TF = gate_up(norm(x_TE)).chunk(2, dim=-1)
         return down(F.silu(gate_TF) * up_TF)
 

@@ -100,16 +100,16 @@ def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, lora
     T, E, F, D = stream.tokens, spec.width, spec.ffn_width, spec.head_size
     H, K = spec.num_heads, spec.num_kv_heads
     number = num_adapted(lora)
-    plain = sizes.mlp_work_bytes(spec, stream, item, mode)
+    scratch, mlp = sizes.mlp_work_bytes(spec, stream, item, mode)
     # Gradients of silu(gate) * up and of both factors; the adapter of down has given its own input free by then.
     inner = (2 if number["mlp.down"] else 3) * F * item
-    adapted = T * (inner + E * (2 * WIDE + 3 * item))
-    mlp = adapted if number["mlp.gate_up"] or number["mlp.down"] else plain
+    if number["mlp.gate_up"] or number["mlp.down"]:
+        scratch, mlp = 0, T * (inner + E * (2 * WIDE + 3 * item))
     attention = sizes.attention_work_bytes(spec, stream, item, device)
     if number["attention.qkv"] or number["attention.output"]:
         attention += T * (H + 2 * K) * D * (WIDE + 2 * item)
     again = kept_in_layer_bytes(spec, stream, item, "selective", lora, device) if mode == "full" else 0
-    return again + max(mlp, attention)
+    return again + (scratch + max(mlp, attention) if device == "cpu" else max(scratch + mlp, attention))
 
 
 def prefill_work_bytes(spec: ModelSpec, prompts: int, prompt_max: int, item: int, device: str) -> int:

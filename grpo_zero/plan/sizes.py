@@ -131,10 +131,10 @@ def mask_bytes(spec: ModelSpec, stream: Stream, item: int) -> int:
 
 def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, device: str) -> int:
     """Temporary memory of one block's backward; with ``full`` also what its second forward keeps."""
-    mlp = mlp_work_bytes(spec, stream, item, mode)
+    scratch, mlp = mlp_work_bytes(spec, stream, item, mode)
     attention = attention_work_bytes(spec, stream, item, device)
     again = kept_in_layer_bytes(spec, stream, item, "selective", device) if mode == "full" else 0
-    return again + max(mlp, attention)
+    return again + (scratch + max(mlp, attention) if device == "cpu" else max(scratch + mlp, attention))
 
 
 def attention_work_bytes(spec: ModelSpec, stream: Stream, item: int, device: str) -> int:
@@ -152,10 +152,10 @@ def attention_work_bytes(spec: ModelSpec, stream: Stream, item: int, device: str
     return item * (D * (either + 2 * (H + K) * T) + 2 * T * E)
 
 
-def mlp_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> int:
-    """The MLP's part of it."""
+def mlp_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> tuple[int, int]:
+    """The MLP's part of it: what on a CPU stays for the next layer (``model/scratch.py``), and the rest."""
     product = 0 if mode == "none" else 2 * spec.ffn_width
-    return stream.tokens * ((4 * spec.ffn_width + product) * item + spec.width * (4 + 3 * item))
+    return stream.tokens * (4 * spec.ffn_width + product) * item, stream.tokens * spec.width * (4 + 3 * item)
 
 
 def head_work_bytes(spec: ModelSpec, stream: Stream, item: int, chunk_tokens: int) -> int:

@@ -91,6 +91,7 @@ def backward(
         slope_C = slope_of_chunk(slice(None), chunked_logprobs(*head))
         grad_hidden_CE, logprobs_C, entropy_C = head_backward(*head, lambda part, _: slope_C[part])
     (hidden_CE * grad_hidden_CE).sum().backward()  # Tensor.backward(gradient) imports PyTorch's compiler, 100 MB
+    decoder.scratch.clear()
     facts = {name: torch.stack([facts[name] for facts in parts]).sum() for name in parts[0]}
     gap_C = (logprobs_C - tokens.sampled_logprobs_C).abs()
     return {"entropy": entropy_C.sum(), "logprob_gap": gap_C.sum(), **facts}

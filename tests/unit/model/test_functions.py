@@ -14,9 +14,12 @@ from torch import Tensor
 from grpo_zero.model import functions
 from grpo_zero.model.attention import GroupLayout, PackedGroups, packed_positions
 from grpo_zero.model.layers import rotary_tables
+from grpo_zero.model.scratch import Scratch
 
 TOKENS, WIDTH, FFN, EPS = 5, 6, 7, 1e-5
 CPU = torch.device("cpu")
+SCRATCH = Scratch()
+"""Of all tests, so with the numbers of others in it."""
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -40,7 +43,7 @@ def plain_turn(x_TND: Tensor, cos_T1D: Tensor, sin_T1D: Tensor) -> Tensor:
 
 
 def mlp_with(keeps: bool) -> Callable[..., Tensor]:
-    return lambda x, scale, *matrices: functions.NormGatedMLP.apply(x, scale, EPS, *matrices, keeps)
+    return lambda x, scale, *matrices: functions.NormGatedMLP.apply(x, scale, EPS, *matrices, keeps, SCRATCH)
 
 
 def tables(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
