@@ -25,7 +25,7 @@ PATH = ROOT / "benchmarks" / "results" / "steps.json"
 _SMALL = (
     "training.micro_batch_tokens=1024",
     "training.recompute_activations=selective",
-    "training.head_chunk_tokens=128",
+    "training.head_chunk_tokens=96",
     "training.reuse_memory=false",
 )
 _MANY = (

@@ -7,9 +7,9 @@ grow. Gradients of that size are kept by the optimizer instead.
 
 Around an evaluation, whose many answers need blocks of other sizes, all that is free goes back.
 
-With ``training.reuse_memory: false`` blocks of more than 4 MiB go back when they are freed, and before each micro-batch of the
-update all that is free does: sampling and every micro-batch ask for blocks of other sizes, and each would grow the heap around
-the holes that those before it left.
+With ``training.reuse_memory: false`` blocks of more than 4 MiB go back when they are freed, and all that is free does before
+sampling, before each micro-batch and before its head: each asks for blocks of other sizes, and would grow the heap around the
+holes that those before it left.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ class TrainingConfig:
     reuse_memory: bool = option(
         True,
         "On a CPU, keep freed memory and large gradients, which saves the time of getting them anew; false gives blocks back "
-        "when they are freed, and all that is free before sampling and each micro-batch, for a smaller peak.",
+        "when they are freed, and all that is free before sampling and twice a micro-batch, for a smaller peak.",
         may_change=True,
     )
     max_steps: int | None = option(

@@ -52,11 +52,12 @@ def update(
     optimizer.begin()
     parts: list[dict[str, Tensor]] = []
     num_forwarded = 0
+    gives_back = not config.reuse_memory and policy.decoder.device.type == "cpu"
     for micro_rows in split_micro_batches(rows, config.micro_batch_tokens, config.micro_batch_size):
-        if not config.reuse_memory and policy.decoder.device.type == "cpu":
+        if gives_back:
             give_back_freed_memory()
         batch = pack(micro_rows, policy.decoder.device)
-        parts.append(backward(policy, batch, loss, temperature, config.head_chunk_tokens))
+        parts.append(backward(policy, batch, loss, temperature, config.head_chunk_tokens, gives_back))
         optimizer.gather()
         num_forwarded += len(batch.completion)
     with phase("optimizer"):
@@ -72,11 +73,16 @@ def update(
 
 
 def backward(
-    policy: Policy, batch: PackedBatch, loss: TokenLoss, temperature: float, chunk_tokens: int
+    policy: Policy, batch: PackedBatch, loss: TokenLoss, temperature: float, chunk_tokens: int, gives_back: bool = False
 ) -> dict[str, Tensor]:
-    """Forward and backward of one micro-batch; gradients add up in the parameters. Returns its loss and sums over its tokens."""
+    """Forward and backward of one micro-batch; gradients add up in the parameters. Returns its loss and sums over its tokens.
+
+    ``gives_back``: return free memory to the system before the head.
+    """
     decoder, tokens = policy.decoder, batch.completion
     hidden_CE = take_rows(decoder(batch.tokens_T, batch.positions_T, batch.attend), batch.predictor_C)
+    if gives_back:  # the holes between what is kept, before the head, where the peak is
+        give_back_freed_memory()
     head = (hidden_CE.detach(), decoder.head_weight_VE, tokens.targets_C, temperature, policy.has_token_V, chunk_tokens)
     parts: list[dict[str, Tensor]] = []
 
