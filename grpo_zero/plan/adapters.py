@@ -109,7 +109,7 @@ def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, lora
     if number["attention.qkv"] or number["attention.output"]:
         attention += T * (H + 2 * K) * D * (WIDE + 2 * item)
     again = kept_in_layer_bytes(spec, stream, item, "selective", lora, device) if mode == "full" else 0
-    return again + (scratch + max(mlp, attention) if device == "cpu" else max(scratch + mlp, attention))
+    return again + sizes.in_turn_bytes(scratch, mlp, attention, device)
 
 
 def prefill_work_bytes(spec: ModelSpec, prompts: int, prompt_max: int, item: int, device: str) -> int:

@@ -134,7 +134,12 @@ def layer_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str, devi
     scratch, mlp = mlp_work_bytes(spec, stream, item, mode)
     attention = attention_work_bytes(spec, stream, item, device)
     again = kept_in_layer_bytes(spec, stream, item, "selective", device) if mode == "full" else 0
-    return again + (scratch + max(mlp, attention) if device == "cpu" else max(scratch + mlp, attention))
+    return again + in_turn_bytes(scratch, mlp, attention, device)
+
+
+def in_turn_bytes(scratch: int, mlp: int, attention: int, device: str) -> int:
+    """The MLP and attention at work one after the other; only on a CPU scratch memory stays for both."""
+    return scratch + max(mlp, attention) if device == "cpu" else max(scratch + mlp, attention)
 
 
 def attention_work_bytes(spec: ModelSpec, stream: Stream, item: int, device: str) -> int:

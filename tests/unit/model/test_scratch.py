@@ -29,16 +29,21 @@ def test_a_name_is_written_over_and_grows() -> None:
 
 @pytest.mark.parametrize("mode", ["none", "selective", "full"])
 def test_an_update_writes_over_it_and_leaves_nothing(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[int] = []
     take = Scratch.take
-    gradients = []
+    weights = []
     for is_kept in (True, False):
+        held: list[torch.Tensor] = []
 
         def watched(
-            self: Scratch, name: str, shape: tuple[int, ...], like: torch.Tensor, kept: bool = is_kept
+            self: Scratch,
+            name: str,
+            shape: tuple[int, ...],
+            like: torch.Tensor,
+            kept: bool = is_kept,
+            held: list[torch.Tensor] = held,
         ) -> torch.Tensor:
             found = take(self, name, shape, like) if kept else like.new_empty(shape)
-            taken.append(found.data_ptr())
+            held.append(found)  # so that only scratch can give its place again
             return found.fill_(torch.nan)  # whatever was there
 
         monkeypatch.setattr(Scratch, "take", watched)
@@ -48,8 +53,8 @@ def test_an_update_writes_over_it_and_leaves_nothing(mode: str, monkeypatch: pyt
         rows = weigh(random_rows(0, [3, 2]), "token", 10)
         loss = GRPOLoss(algorithm=Config().algorithm, is_on_policy=True)
         update(policy_of(decoder), make_optimizer(decoder, training), rows, loss, 1e-2, training)
-        gradients.append([p.detach().clone() for p in decoder.parameters()])
+        weights.append([p.detach().clone() for p in decoder.parameters()])
         assert not decoder.scratch._buffers
-    assert len(set(taken)) < len(taken)
-    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
-    assert all(p.isfinite().all() for p in gradients[0])
+        assert (len({x.data_ptr() for x in held}) < len(held)) == is_kept
+    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+    assert all(p.isfinite().all() for p in weights[0])
