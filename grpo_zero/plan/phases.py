@@ -62,7 +62,8 @@ def update_phase(job: Job, choice: Choice) -> Phase:
         kept, layer = sizes.kept_bytes(*block, job.device), sizes.layer_work_bytes(*block, job.device)
     kept += sizes.layout_bytes(spec, stream, item)
     step = 0 if offload else sizes.step_work_bytes(trained, job.trained_item, job.moment_bits, job.device) - kept
-    work = max(sizes.head_work_bytes(spec, stream, item, choice.head_chunk_tokens), layer, step)
+    head = sizes.head_work_bytes(spec, stream, item, choice.head_chunk_tokens, job.device)
+    work = max(head, layer, step)
     whole = job.trained_item * sum(trained.values())
     gradients = sizes.offloaded_gradient_bytes(trained, job.trained_item) if offload else whole
     device = _states(job, choice) | {"gradients": gradients}

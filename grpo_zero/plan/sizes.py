@@ -23,6 +23,8 @@ STEP_PARTS = 12
 """Float32 copies that a step makes of the part of a parameter it works on (``train/optimizer.py``)."""
 STEP_CHUNK = {"cuda": 2**22, "mps": 2**22, "cpu": 2**20}
 """Weights in such a part."""
+CACHED_LOGITS = 2**19
+"""Logits that a CPU turns into probabilities at a time (``train/logprobs.py``)."""
 SLOT_TOKEN_BYTES = 8 + 4 + 8
 """Id, log-prob and noise of a sampled token (``rollout/slots.py``)."""
 PREFILL_TOKENS = {"cuda": 8192, "mps": 2048, "cpu": 2048}
@@ -163,16 +165,18 @@ def mlp_work_bytes(spec: ModelSpec, stream: Stream, item: int, mode: str) -> tup
     return stream.tokens * (4 * spec.ffn_width + product) * item, stream.tokens * spec.width * (4 + 3 * item)
 
 
-def head_work_bytes(spec: ModelSpec, stream: Stream, item: int, chunk_tokens: int) -> int:
+def head_work_bytes(spec: ModelSpec, stream: Stream, item: int, chunk_tokens: int, device: str) -> int:
     """The vocabulary head's: hidden states with their gradient, and logits of a chunk.
 
-    A chunk holds two float32 ``[C, V]``; while it is made, the last chunk's gradient still stands beside it.
+    One float32 ``[C, V]`` for all chunks, and log-probs, on a CPU of a few rows at a time. In bf16 beside it what is to be copied
+    to it and from it, the last chunk's gradient until the next is made.
     """
     completion_tokens = min(stream.tokens, stream.completions * stream.own_max)
     chunk = min(chunk_tokens, completion_tokens)
     has_several = completion_tokens > chunk
-    a_logit = 8 + has_several * (4 + (item if item == 2 else 0))
-    return 2 * stream.tokens * spec.width * item + chunk * spec.vocab_size * a_logit
+    rows = min(max(CACHED_LOGITS // spec.vocab_size, 1), chunk) if device == "cpu" else chunk
+    a_logit = 4 + (2 + 2 * has_several if item == 2 else 0)
+    return 2 * stream.tokens * spec.width * item + (chunk * a_logit + rows * 4) * spec.vocab_size
 
 
 def step_work_bytes(sizes: Mapping[str, int], item: int, moment_bits: int, device: str) -> int:

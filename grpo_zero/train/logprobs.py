@@ -1,7 +1,7 @@
 """The vocabulary head by chunks of positions: log-probs, and gradients, without ever holding ``[tokens, vocabulary]``.
 
 At Qwen's vocabulary one float32 copy of the logits of 8 x 1024 tokens is 8192 * 151936 * 4 bytes = 5.0 GB; a chunk of 256 is
-0.16 GB, and two are alive at a time. ``dense_logprobs`` is the plain twin.
+0.16 GB, and on a CPU one is alive at a time. ``dense_logprobs`` is the plain twin.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from grpo_zero.rollout.sampler import LOWEST_LOGIT, masked_logits
 
 SlopeOf = Callable[[slice, Tensor], Tensor]
 """From a chunk's place and its log-probs to the loss's derivative by each of them."""
+
+CACHED_LOGITS = 2**19
+"""Logits turned into probabilities at a time on a CPU: 2 MB, so that its cache holds them from one pass to the next."""
 
 
 def dense_logprobs(
@@ -49,9 +52,11 @@ def chunked_logprobs(
         chunk_tokens: positions per chunk; memory grows with chunk_tokens * V, values do not depend on it.
     """
     logprobs_C = torch.empty(len(targets_C), dtype=torch.float32, device=hidden_CE.device)
+    memory_CV = None
     for part in _chunks(len(targets_C), chunk_tokens):
-        logprobs_CV = _all_logprobs(hidden_CE[part], head_VE, temperature, has_token_V)[1]
-        logprobs_C[part] = logprobs_CV.gather(-1, targets_C[part, None])[:, 0]
+        memory_CV = logits_CV = _logits(hidden_CE[part], head_VE, memory_CV)
+        for rows, logprobs_RV in _logprobs_by_rows(logits_CV, temperature, has_token_V):
+            logprobs_C[part][rows] = logprobs_RV.gather(-1, targets_C[part][rows, None])[:, 0]
     return logprobs_C
 
 
@@ -78,13 +83,15 @@ def head_backward(
     grad_hidden_CE = torch.empty_like(hidden_CE)
     logprobs_C = torch.empty(len(targets_C), dtype=torch.float32, device=hidden_CE.device)
     entropy_C = torch.empty_like(logprobs_C)
+    memory_CV = None
     for part in _chunks(len(targets_C), chunk_tokens):
         target_C1 = targets_C[part, None]
-        buffer_CV, logprobs_CV = _all_logprobs(hidden_CE[part], head_VE, temperature, has_token_V)
-        logprobs_C[part] = logprobs_CV.gather(-1, target_C1)[:, 0]
-        probs_CV = torch.exp(logprobs_CV, out=buffer_CV)
-        entropy_C[part] = -logprobs_CV.mul_(probs_CV).sum(-1)
-        del logprobs_CV
+        memory_CV = probs_CV = _logits(hidden_CE[part], head_VE, memory_CV)
+        for rows, logprobs_RV in _logprobs_by_rows(probs_CV, temperature, has_token_V):
+            logprobs_C[part][rows] = logprobs_RV.gather(-1, target_C1[rows])[:, 0]
+            probs_RV = torch.exp(logprobs_RV, out=probs_CV[rows])  # over the logits
+            entropy_C[part][rows] = -logprobs_RV.mul_(probs_RV).sum(-1)
+        del logprobs_RV
         scale_C1 = slope_of(part, logprobs_C[part])[:, None] / temperature
         # d log p_y / d logit_v = [v = y] - p_v
         grad_CV = probs_CV.mul_(-scale_C1).scatter_add_(-1, target_C1, scale_C1).to(head_VE.dtype)
@@ -99,13 +106,27 @@ def _chunks(num_tokens: int, chunk_tokens: int) -> Iterator[slice]:
     return (slice(start, start + chunk_tokens) for start in range(0, num_tokens, chunk_tokens))
 
 
-def _all_logprobs(
-    hidden_CE: Tensor, head_VE: Tensor, temperature: float, has_token_V: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The logits' memory, to be used again, and the log-probs of every id: float32 ``[C, V]`` each."""
-    logits_CV = F.linear(hidden_CE, head_VE).float()
-    if temperature != 1.0:
-        logits_CV /= temperature
-    if has_token_V is not None:  # after the division, which would make the lowest value infinite
-        logits_CV.masked_fill_(~has_token_V, LOWEST_LOGIT)
-    return logits_CV, logits_CV.log_softmax(-1)
+def _logits(hidden_CE: Tensor, head_VE: Tensor, memory_CV: Tensor | None) -> Tensor:
+    """Float32 ``[C, V]``, written over ``memory_CV``, which is at least as long."""
+    out_CV = None if memory_CV is None else memory_CV[: len(hidden_CE)]
+    if head_VE.dtype == torch.float32:
+        return torch.mm(hidden_CE, head_VE.T, out=out_CV)
+    logits_CV = F.linear(hidden_CE, head_VE)
+    return logits_CV.float() if out_CV is None else out_CV.copy_(logits_CV)
+
+
+def _logprobs_by_rows(
+    logits_CV: Tensor, temperature: float, has_token_V: Tensor | None
+) -> Iterator[tuple[slice, Tensor]]:
+    """Place and log-probs ``[R, V]`` of some rows after the other, on a CPU as many as its cache holds. ``logits_CV`` is worked
+    on in place, and free to be overwritten where its rows have come.
+    """
+    num_rows, vocab_size = logits_CV.shape
+    step = max(CACHED_LOGITS // vocab_size, 1) if logits_CV.device.type == "cpu" else num_rows
+    for rows in _chunks(num_rows, step):
+        logits_RV = logits_CV[rows]
+        if temperature != 1.0:
+            logits_RV /= temperature
+        if has_token_V is not None:  # after the division, which would make the lowest value infinite
+            logits_RV.masked_fill_(~has_token_V, LOWEST_LOGIT)
+        yield rows, logits_RV.log_softmax(-1)

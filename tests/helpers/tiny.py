@@ -116,6 +116,7 @@ class GradientCatcher:
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
         self.num_steps = 0
+        self.divisor = 1.0
         self.gradients: dict[str, Tensor] = {}
 
     def begin(self) -> None:
@@ -125,11 +126,14 @@ class GradientCatcher:
         pass
 
     def clip(self, max_norm: float) -> float:
-        return AdamW(self.decoder.named_parameters()).clip(max_norm)
+        clipper = AdamW(self.decoder.named_parameters())
+        norm = clipper.clip(max_norm)
+        self.divisor = clipper.divisor
+        return norm
 
     def step(self, learning_rate: float) -> None:
         self.num_steps += 1
-        self.gradients = {n: p.grad.clone() for n, p in self.decoder.named_parameters() if p.grad is not None}
+        self.gradients = {n: p.grad / self.divisor for n, p in self.decoder.named_parameters() if p.grad is not None}
 
     def zero_grad(self) -> None:
         self.decoder.zero_grad()

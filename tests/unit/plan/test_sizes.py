@@ -13,6 +13,7 @@ from grpo_zero.model.decoder import Decoder
 from grpo_zero.plan import sizes
 from grpo_zero.rollout.cache import PromptStore, SlotCache
 from grpo_zero.rollout.prefill import PREFILL_TOKENS
+from grpo_zero.train.logprobs import CACHED_LOGITS
 from grpo_zero.train.optimizer import AdamW, HostAdamW
 
 CPU = torch.device("cpu")
@@ -98,3 +99,7 @@ def test_keys_and_values_are_what_is_planned(family: str, dtype: torch.dtype) ->
 
 def test_prompts_are_prefilled_in_streams_of_the_planned_size() -> None:
     assert sizes.PREFILL_TOKENS == PREFILL_TOKENS
+
+
+def test_as_many_logits_at_a_time_become_probabilities_as_planned() -> None:
+    assert sizes.CACHED_LOGITS == CACHED_LOGITS

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from grpo_zero.train import logprobs as logprobs_module
 from grpo_zero.train.logprobs import chunked_logprobs, dense_logprobs, head_backward
 
 NUM, WIDTH, VOCAB = 13, 16, 50
@@ -43,8 +44,16 @@ def chunked(*arguments, dtype: torch.dtype = torch.float32) -> list[Tensor]:
 @pytest.mark.parametrize("has_token_V", [None, HAS_TOKEN_V], ids=["all ids", "masked"])
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 1.7])
 @pytest.mark.parametrize("chunk_tokens", [1, 4, 13, 1000])
-def test_chunked_equals_dense(chunk_tokens: int, temperature: float, has_token_V: Tensor | None) -> None:
+@pytest.mark.parametrize("rows_at_a_time", [1, 3, 1000])
+def test_chunked_equals_dense(
+    monkeypatch: pytest.MonkeyPatch,
+    rows_at_a_time: int,
+    chunk_tokens: int,
+    temperature: float,
+    has_token_V: Tensor | None,
+) -> None:
     """M01, N01."""
+    monkeypatch.setattr(logprobs_module, "CACHED_LOGITS", rows_at_a_time * VOCAB)
     expected = dense(temperature, has_token_V)
     for found, value in zip(chunked(temperature, has_token_V, chunk_tokens), expected, strict=True):
         assert found.isfinite().all()
