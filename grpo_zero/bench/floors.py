@@ -35,6 +35,8 @@ class Group:
     prompt_tokens: int
     completion_tokens: Sequence[int]
     """Of each completion."""
+    shared_tokens: int = 0
+    """First tokens of the prompt that another group's begins with too and that count there."""
 
 
 def measure_peaks(
@@ -83,15 +85,15 @@ def product_weights(spec: ModelSpec) -> int:
 
 
 def prefill_floor(spec: ModelSpec, groups: Sequence[Group], peaks: Peaks) -> float:
-    """Every prompt once, logits of its last token."""
-    tokens = sum(group.prompt_tokens for group in groups)
-    pairs = sum(_causal(group.prompt_tokens) for group in groups)
+    """Every prompt once, what all begin with once for all, logits of a prompt's last token."""
+    tokens = sum(group.prompt_tokens - group.shared_tokens for group in groups)
+    pairs = sum(_causal(group.prompt_tokens) - _causal(group.shared_tokens) for group in groups)
     flops = 2 * (block_weights(spec) * tokens + head_weights(spec) * len(groups)) + _attention(spec, pairs)
     return flops / peaks.product_flops
 
 
 def decode_floor(spec: ModelSpec, groups: Sequence[Group], peaks: Peaks, itemsize: int) -> float:
-    """Every step reads all weights that are multiplied by, each prompt's keys and values once and each completion's own.
+    """Every step reads all weights that are multiplied by, keys and values of each prompt once and of each completion's own.
 
     All completions begin at once; each step takes the longer of its reading and its arithmetic.
     """
@@ -101,7 +103,9 @@ def decode_floor(spec: ModelSpec, groups: Sequence[Group], peaks: Peaks, itemsiz
     total = 0.0
     for own in range(1, longest):  # the first token comes of the prompt
         running = [sum(length > own for length in group.completion_tokens) for group in groups]
-        cached = sum(group.prompt_tokens + n * own for group, n in zip(groups, running, strict=True) if n)
+        cached = sum(
+            group.prompt_tokens - group.shared_tokens + n * own for group, n in zip(groups, running, strict=True) if n
+        )
         pairs = sum(n * (group.prompt_tokens + own) for group, n in zip(groups, running, strict=True))
         flops = 2 * weights * sum(running) + _attention(spec, pairs)
         total += max(flops / peaks.product_flops, itemsize * (weights + a_token * cached) / peaks.read_bytes)
@@ -111,10 +115,12 @@ def decode_floor(spec: ModelSpec, groups: Sequence[Group], peaks: Peaks, itemsiz
 def update_floor(spec: ModelSpec, groups: Sequence[Group], peaks: Peaks) -> float:
     """Forward and backward, a prompt once a group, the head on completions alone, nothing computed again."""
     stream, targets, pairs = 0, 0, 0
-    for prompt, lengths in ((group.prompt_tokens, group.completion_tokens) for group in groups):
-        stream += prompt + sum(length - 1 for length in lengths)
+    for group in groups:
+        prompt, lengths = group.prompt_tokens, group.completion_tokens
+        stream += prompt - group.shared_tokens + sum(length - 1 for length in lengths)
         targets += sum(lengths)
-        pairs += _causal(prompt) + sum(prompt * (length - 1) + _causal(length - 1) for length in lengths)
+        pairs += _causal(prompt) - _causal(group.shared_tokens)
+        pairs += sum(prompt * (length - 1) + _causal(length - 1) for length in lengths)
     flops = 2 * (block_weights(spec) * stream + head_weights(spec) * targets) + _attention(spec, pairs)
     return 3 * flops / peaks.product_flops
 

@@ -12,6 +12,7 @@ from grpo_zero.algorithms.advantages import advantages
 from grpo_zero.bench.floors import Group
 from grpo_zero.bench.workloads import problem_rows
 from grpo_zero.config import Config
+from grpo_zero.model.attention import shared_length
 from grpo_zero.observe.memory import PeakMemory, process_peak
 from grpo_zero.observe.phases import PhaseClock
 from grpo_zero.plan.job import job_of
@@ -81,9 +82,10 @@ class Bench:
             loss = GRPOLoss(algorithm=self.config.algorithm, is_on_policy=True)
             weighed = weigh(rows, self.config.algorithm.average, training.max_gen_len)
             update(self.policy, self.optimizer, weighed, loss, training.learning_rate, training, training.temperature)
+        shared = shared_length([item.prompt_ids for item in self.items])
         groups = [
-            Group(len(item.prompt_ids), [len(completion.token_ids) for completion in group])
-            for item, group in zip(self.items, completions_PG, strict=True)
+            Group(len(item.prompt_ids), [len(completion.token_ids) for completion in group], shared if i else 0)
+            for i, (item, group) in enumerate(zip(self.items, completions_PG, strict=True))
         ]
         return Measured(dict(clock.seconds), dict(clock.peak_bytes), groups)
 

@@ -1,8 +1,9 @@
 """Who looks at whom, without a cache: one plain sequence, dense masks (the judge) and packed groups.
 
-A packed stream is a row of groups; a group is one prompt and its completions, ``[prompt | y_1 | y_2 | ...]``. A completion's
-token sees the whole prompt and its own past, nothing of its siblings, and its position goes on from the prompt's end. Padding
-exists inside the attention product alone; the linear layers never see it.
+A packed stream is ``[shared | group | group | ...]``; a group is one prompt and its completions, ``[prompt | y_1 | y_2 | ...]``,
+and the shared tokens are what all prompts begin with, often a system message. A completion's token sees the whole prompt and
+its own past, nothing of its siblings, and its position goes on from the prompt's end. Padding exists inside the attention
+product alone; the linear layers never see it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class GroupLayout:
     """Lengths of one group of a packed stream, in tokens."""
 
     prompt_length: int
+    """Without the tokens that all prompts of the stream share."""
     completion_lengths: tuple[int, ...]
 
     @property
@@ -31,20 +33,31 @@ class GroupLayout:
         return self.prompt_length + sum(self.completion_lengths)
 
 
-def packed_positions(groups: Sequence[GroupLayout]) -> np.ndarray:
+def shared_length(prompts: Sequence[Sequence[int]]) -> int:
+    """Tokens that all of several prompts begin with and a stream holds once; the last token of each stays its own."""
+    if len(prompts) < 2:
+        return 0
+    rows = [list(prompt[:-1]) for prompt in prompts]
+    first, last = min(rows), max(rows)  # what these two have in common stands in all between
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+
+
+def packed_positions(groups: Sequence[GroupLayout], shared: int = 0) -> np.ndarray:
     """Position of each token of the stream in its own sequence, int64 ``[T]``."""
-    parts = []
+    parts = [np.arange(shared)]
     for group in groups:
-        parts.append(np.arange(group.prompt_length))
-        parts += [group.prompt_length + np.arange(n) for n in group.completion_lengths]
+        parts.append(shared + np.arange(group.prompt_length))
+        parts += [shared + group.prompt_length + np.arange(n) for n in group.completion_lengths]
     return np.concatenate(parts)
 
 
-def dense_mask(groups: Sequence[GroupLayout]) -> np.ndarray:
+def dense_mask(groups: Sequence[GroupLayout], shared: int = 0) -> np.ndarray:
     """The packed rule spelled out, bool ``[T, T]``: ``[i, j]`` says whether token i sees token j."""
-    num_tokens = sum(group.num_tokens for group in groups)
+    num_tokens = shared + sum(group.num_tokens for group in groups)
     mask_TT = np.zeros((num_tokens, num_tokens), dtype=bool)
-    start = 0
+    mask_TT[:shared, :shared] = np.tri(shared, dtype=bool)
+    mask_TT[shared:, :shared] = True
+    start = shared
     for group in groups:
         prompt = slice(start, start + group.prompt_length)
         mask_TT[prompt, prompt] = np.tri(group.prompt_length, dtype=bool)
@@ -83,21 +96,24 @@ class DenseCausal:
 class PackedGroups:
     """Attention over a packed stream: prompts among themselves once, then completions over (their prompt, own past).
 
-    Two fused products a layer, whatever the number of groups. Prompts stand left-aligned in ``[P, prompt_max]``, completions
-    in ``[N, own_max]`` with keys ``[prompt_max + own_max]``. A completion's heads that share a key head are folded into the
-    query axis, so its keys are not repeated.
+    Two fused products a layer, whatever the number of groups. Prompts stand left-aligned in ``[P, prompt_max]``, each with what
+    all share, completions in ``[N, own_max]`` with keys ``[prompt_max + own_max]``. A completion's heads that share a key head
+    are folded into the query axis, so its keys are not repeated.
 
     Args:
         groups: layout of the stream, in order; completions may be of length 0.
         device: where the index tables live.
+        shared: tokens at the stream's start with which every prompt begins.
         is_compact: keep the stream alone for backward (``compact_attention.py``), not the rectangles; None = on a CPU.
     """
 
-    def __init__(self, groups: Sequence[GroupLayout], device: torch.device, is_compact: bool | None = None) -> None:
+    def __init__(
+        self, groups: Sequence[GroupLayout], device: torch.device, shared: int = 0, is_compact: bool | None = None
+    ) -> None:
         self.is_compact = device.type == "cpu" if is_compact is None else is_compact
         prompt_lengths = np.array([group.prompt_length for group in groups])
-        group_starts = np.cumsum([0] + [group.num_tokens for group in groups[:-1]])
-        self.prompts = Rectangle.of(group_starts, prompt_lengths, device)
+        group_starts = np.cumsum([shared] + [group.num_tokens for group in groups[:-1]])
+        self.prompts = Rectangle.of(group_starts, prompt_lengths, device, shared)
         spans = [
             (index, group_starts[index] + group.prompt_length + sum(group.completion_lengths[:c]), n)
             for index, group in enumerate(groups)

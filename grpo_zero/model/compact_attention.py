@@ -82,14 +82,14 @@ class CompactAttention(Function):
         grad_k_prompt += grad_k.unflatten(1, (-1, share)).sum(2)
         grad_v_prompt += grad_v.unflatten(1, (-1, share)).sum(2)
         grad_q_THD.index_copy_(0, prompts.stream_index, prompts.pick(grad_q.transpose(1, 2)))
-        grad_k_TKD.index_copy_(0, prompts.stream_index, prompts.pick(grad_k_prompt.transpose(1, 2)))
-        grad_v_TKD.index_copy_(0, prompts.stream_index, prompts.pick(grad_v_prompt.transpose(1, 2)))
+        grad_k_TKD.index_copy_(0, prompts.stream_index, prompts.collect(grad_k_prompt.transpose(1, 2)))
+        grad_v_TKD.index_copy_(0, prompts.stream_index, prompts.collect(grad_v_prompt.transpose(1, 2)))
         return None, None, None, grad_q_THD, grad_k_TKD, grad_v_TKD
 
 
 def _gradient(rectangle: Rectangle, grad_THD: Tensor) -> Tensor:
-    """Of the output: nothing flows from padded slots."""
-    return rectangle.lay(grad_THD).masked_fill_(~rectangle.is_real[:, :, None, None], 0.0)
+    """Of the output: nothing flows from padded slots, nor from a shared token's twice."""
+    return rectangle.lay(grad_THD).masked_fill_(~rectangle.is_own[:, :, None, None], 0.0)
 
 
 def _folded(x: Tensor, share: int) -> Tensor:

@@ -26,17 +26,22 @@ def bytes_per_slot(spec: ModelSpec, max_new_tokens: int, dtype: torch.dtype) -> 
 class PromptStore:
     """An ``attend`` that prefills prompts and keeps their keys and values, ``[K, length, D]`` a layer and prompt."""
 
-    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
-        self.lengths = list(lengths)
-        self.attend = PackedGroups([GroupLayout(length, ()) for length in lengths], device)
+    def __init__(self, lengths: Sequence[int], device: torch.device, shared: int = 0) -> None:
+        """``lengths``: of the whole prompts; the ``shared`` tokens that all begin with stand once, before them."""
+        self.lengths, self.shared = list(lengths), shared
+        self.attend = PackedGroups([GroupLayout(length - shared, ()) for length in lengths], device, shared)
         self.keys_LP: list[list[Tensor]] = []
         self.values_LP: list[list[Tensor]] = []
 
     def __call__(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
-        # Both are views, k of all rotated heads and v of the whole qkv product, which would stay alive with them.
-        self.keys_LP.append([k.transpose(0, 1) for k in k_TKD.contiguous().split(self.lengths)])
-        self.values_LP.append([v.transpose(0, 1) for v in v_TKD.contiguous().split(self.lengths)])
+        self.keys_LP.append(self._by_prompt(k_TKD))
+        self.values_LP.append(self._by_prompt(v_TKD))
         return self.attend(layer, q_THD, k_TKD, v_TKD)
+
+    def _by_prompt(self, x_TKD: Tensor) -> list[Tensor]:
+        """Keys or values ``[K, length, D]`` of each prompt, in memory of their own: ``x_TKD`` is a view of more."""
+        shared_TKD, *own = x_TKD.split([self.shared, *(length - self.shared for length in self.lengths)])
+        return [torch.cat((shared_TKD, own_TKD)).transpose(0, 1) for own_TKD in own]
 
 
 class SlotCache:

@@ -1,14 +1,17 @@
-"""Prompts, each computed once: keys and values for the completions to come, logits for their first token."""
+"""Prompts, each computed once, and once for all what they begin with: keys and values for the completions to come, logits for
+their first token.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from grpo_zero.model.attention import GroupLayout, packed_positions
+from grpo_zero.model.attention import GroupLayout, packed_positions, shared_length
 from grpo_zero.model.decoder import Decoder
 from grpo_zero.observe.phases import phase
 from grpo_zero.rollout.cache import PromptStore
@@ -28,12 +31,13 @@ def prefill(
     logits: dict[int, Tensor] = {}
     device = decoder.device
     for batch in _by_tokens(indices, prompts, PREFILL_TOKENS[device.type]):
-        lengths = [len(prompts[p]) for p in batch]
-        store = PromptStore(lengths, device)
-        tokens_T = torch.tensor([token for p in batch for token in prompts[p]], device=device)
-        positions = packed_positions([GroupLayout(length, ()) for length in lengths])
-        hidden_TE = decoder(tokens_T, torch.from_numpy(positions).to(device), store)
-        last = torch.tensor(np.cumsum(lengths) - 1, device=device)
+        shared = shared_length([prompts[p] for p in batch])
+        own = [prompts[p][shared:] for p in batch]
+        store = PromptStore([len(prompts[p]) for p in batch], device, shared)
+        tokens = [*prompts[batch[0]][:shared], *chain.from_iterable(own)]
+        positions = packed_positions([GroupLayout(len(ids), ()) for ids in own], shared)
+        hidden_TE = decoder(torch.tensor(tokens, device=device), torch.from_numpy(positions).to(device), store)
+        last = torch.tensor(shared + np.cumsum([len(ids) for ids in own]) - 1, device=device)
         for position, (p, row) in enumerate(zip(batch, decoder.logits(hidden_TE[last]), strict=True)):
             keep(p, store, position)
             logits[p] = row

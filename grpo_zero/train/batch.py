@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from grpo_zero.model.attention import GroupLayout, PackedGroups, packed_positions
+from grpo_zero.model.attention import GroupLayout, PackedGroups, packed_positions, shared_length
 
 MAX_PADDING = 2
 """One long completion among many short ones would make attention's rectangle, and its mask, many times the stream."""
@@ -69,7 +70,8 @@ class CompletionTokens:
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
-    """One micro-batch: a stream of whole groups or parts of groups. A prompt stands once, before its completions.
+    """One micro-batch: a stream of whole groups or parts of groups. A prompt stands once, before its completions, and what all
+    prompts begin with once, before all.
 
     A completion's last token is predicted but never fed, so a completion of n tokens takes n - 1 places in the stream.
     """
@@ -92,45 +94,48 @@ def split_micro_batches(rows: Sequence[TrainRow], max_tokens: int, max_rows: int
     them out, take at most ``MAX_PADDING`` times ``max_tokens`` places.
     """
     batch: list[TrainRow] = []
-    num_tokens = longest = 0
+    prompts: list[Sequence[int]] = []
+    own_tokens = longest = 0
     for row in rows:
-        is_new_group = not batch or batch[-1].group != row.group
-        cost = len(row.completion_ids) - 1 + is_new_group * len(row.prompt_ids)
+        if not batch or batch[-1].group != row.group:
+            prompts = [*prompts, row.prompt_ids]
+        own_tokens += len(row.completion_ids) - 1
         longest = max(longest, len(row.completion_ids))
-        is_over = num_tokens + cost > max_tokens or (len(batch) + 1) * longest > MAX_PADDING * max_tokens
+        is_over = (
+            _num_tokens(prompts) + own_tokens > max_tokens or (len(batch) + 1) * longest > MAX_PADDING * max_tokens
+        )
         if batch and (is_over or len(batch) == max_rows):
             yield batch
-            batch, num_tokens, longest = [], 0, len(row.completion_ids)
-            cost = len(row.completion_ids) - 1 + len(row.prompt_ids)
+            batch, prompts = [], [row.prompt_ids]
+            own_tokens, longest = len(row.completion_ids) - 1, len(row.completion_ids)
         batch.append(row)
-        num_tokens += cost
     if batch:
         yield batch
 
 
+def _num_tokens(prompts: Sequence[Sequence[int]]) -> int:
+    """Of a stream's prompts."""
+    return sum(map(len, prompts)) - (len(prompts) - 1) * shared_length(prompts)
+
+
 def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
     """Lay rows out as one stream. Rows of a group must stand together; empty completions contribute nothing."""
-    tokens: list[int] = []
+    groups = [list(group) for _, group in groupby(rows, key=lambda row: row.group)]
+    shared = shared_length([group[0].prompt_ids for group in groups])
+    tokens = list(groups[0][0].prompt_ids[:shared])
     predictors: list[np.ndarray] = []
     layouts: list[GroupLayout] = []
-    lengths: list[int] = []
-    prompt_length = prompt_end = 0
-    last_group: int | None = None
-    for row in rows:
-        if row.group != last_group:
-            if last_group is not None:
-                layouts.append(GroupLayout(prompt_length, tuple(lengths)))
-            prompt_length, lengths, last_group = len(row.prompt_ids), [], row.group
-            tokens += row.prompt_ids
-            prompt_end = len(tokens) - 1
-        if not row.completion_ids:
-            continue
-        own = np.arange(len(tokens) - 1, len(tokens) - 1 + len(row.completion_ids))
-        own[0] = prompt_end
-        predictors.append(own)
-        tokens += row.completion_ids[:-1]
-        lengths.append(len(row.completion_ids) - 1)
-    layouts.append(GroupLayout(prompt_length, tuple(lengths)))
+    for group in groups:
+        prompt_ids = group[0].prompt_ids[shared:]
+        tokens += prompt_ids
+        prompt_end = len(tokens) - 1
+        completions = [row.completion_ids for row in group if row.completion_ids]
+        for completion_ids in completions:
+            own = np.arange(len(tokens) - 1, len(tokens) - 1 + len(completion_ids))
+            own[0] = prompt_end
+            predictors.append(own)
+            tokens += completion_ids[:-1]
+        layouts.append(GroupLayout(len(prompt_ids), tuple(len(completion_ids) - 1 for completion_ids in completions)))
 
     sizes = [len(row.completion_ids) for row in rows]
     unknown = [[float("nan")] * size for size in sizes]
@@ -146,8 +151,8 @@ def pack(rows: Sequence[TrainRow], device: torch.device) -> PackedBatch:
 
     return PackedBatch(
         tokens_T=torch.tensor(tokens, device=device),
-        positions_T=torch.from_numpy(packed_positions(layouts)).to(device),
-        attend=PackedGroups(layouts, device),
+        positions_T=torch.from_numpy(packed_positions(layouts, shared)).to(device),
+        attend=PackedGroups(layouts, device, shared),
         predictor_C=torch.from_numpy(np.concatenate([np.empty(0, np.int64), *predictors])).to(device),
         completion=CompletionTokens(
             targets_C=joined([row.completion_ids for row in rows], torch.int64),

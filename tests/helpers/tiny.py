@@ -76,11 +76,15 @@ def policy_of(decoder: Decoder, has_token_V: Tensor | None = None) -> Policy:
 
 
 def random_rows(seed: int, group_sizes: Sequence[int], vocab_size: int = SHARED["vocab_size"]) -> list[TrainRow]:
-    """Rows of unequal lengths, every advantage different from 0, completions of 1 to 9 tokens."""
+    """Rows of unequal lengths, every advantage different from 0, completions of 1 to 9 tokens.
+
+    With an odd seed all prompts begin alike.
+    """
     rng = np.random.default_rng(seed)
+    beginning = [3, 1, 2] if seed % 2 else []
     rows = []
     for group, size in enumerate(group_sizes):
-        prompt = rng.integers(vocab_size, size=rng.integers(1, 8)).tolist()
+        prompt = beginning + rng.integers(vocab_size, size=rng.integers(1, 8)).tolist()
         for _ in range(size):
             completion = rng.integers(vocab_size, size=rng.integers(1, 10)).tolist()
             rows.append(TrainRow(group, prompt, completion, float(rng.normal()), [-1.0] * len(completion)))

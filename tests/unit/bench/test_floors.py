@@ -52,14 +52,26 @@ def test_prefill() -> None:
     assert ours + unseen == pytest.approx(counted(lambda: forward(9)), rel=NORMS)
 
 
-def test_update() -> None:
-    rows = [TrainRow(0, [3, 4, 5], list(range(length)), 1.0, [-1.0] * length, weight=0.1) for length in (2, 3)]
+@pytest.mark.parametrize("shared", [0, 2])
+def test_update(shared: int) -> None:
+    prompts = [[3, 4, 5], [3, 4, 6] if shared else [4, 3, 6]]
+    rows = [
+        TrainRow(group, prompt, list(range(length)), 1.0, [-1.0] * length, weight=0.1)
+        for group, prompt in enumerate(prompts)
+        for length in (2, 3)
+    ]
     loss = GRPOLoss(algorithm=AlgorithmConfig(), is_on_policy=True)
     decoder = tiny_decoder("llama")
     real = counted(lambda: backward(policy_of(decoder), pack(rows, torch.device("cpu")), loss, 1.0, 256))
-    ours = update_floor(SPEC, [Group(3, [2, 3])], Peaks(1.0, 1.0))
+    ours = update_floor(SPEC, [Group(3, [2, 3]), Group(3, [2, 3], shared)], Peaks(1.0, 1.0))
     assert ours <= real * (1 + NORMS)
     assert ours == pytest.approx(real, rel=0.1)  # attention computes rectangles
+
+
+def test_what_prompts_share_is_prefilled_once() -> None:
+    apart, shared = (prefill_floor(SPEC, [Group(9, []), Group(7, [], n)], Peaks(1.0, 1.0)) for n in (0, 4))
+    one, none = (prefill_floor(SPEC, [Group(n, [])] * 2, Peaks(1.0, 1.0)) / 2 for n in (4, 0))
+    assert apart - shared == pytest.approx(one - none)
 
 
 def test_decode_reads_or_multiplies_whichever_takes_longer() -> None:

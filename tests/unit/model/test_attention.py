@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
 
-from grpo_zero.model.attention import DenseCausal, DenseMask, GroupLayout, PackedGroups, dense_mask, packed_positions
+from grpo_zero.model.attention import (
+    DenseCausal,
+    DenseMask,
+    GroupLayout,
+    PackedGroups,
+    dense_mask,
+    packed_positions,
+    shared_length,
+)
 
+CPU = torch.device("cpu")
 LAYOUTS = {
     "one prompt alone": [GroupLayout(4, ())],
     "one token": [GroupLayout(1, ())],
@@ -19,33 +30,56 @@ LAYOUTS = {
 }
 
 
-def owners(groups: list[GroupLayout]) -> list[tuple[int, int, int]]:
-    """(group, completion or -1 for the prompt, position) of each token of the stream."""
-    out = []
+SHARED = [0, 1, 5]
+
+
+def owners(groups: list[GroupLayout], shared: int) -> list[tuple[int, int, int]]:
+    """(group or -1 for all, completion or -1 for the prompt, position) of each token of the stream."""
+    out = [(-1, -1, i) for i in range(shared)]
     for g, group in enumerate(groups):
-        out += [(g, -1, i) for i in range(group.prompt_length)]
+        prompt_end = shared + group.prompt_length
+        out += [(g, -1, i) for i in range(shared, prompt_end)]
         for c, length in enumerate(group.completion_lengths):
-            out += [(g, c, group.prompt_length + i) for i in range(length)]
+            out += [(g, c, prompt_end + i) for i in range(length)]
     return out
 
 
+@pytest.mark.parametrize("shared", SHARED)
 @pytest.mark.parametrize("groups", LAYOUTS.values(), ids=LAYOUTS)
-def test_mask_and_positions_follow_the_rule(groups: list[GroupLayout]) -> None:
-    tokens = owners(groups)
-    assert packed_positions(groups).tolist() == [position for _, _, position in tokens]
+def test_mask_and_positions_follow_the_rule(groups: list[GroupLayout], shared: int) -> None:
+    tokens = owners(groups, shared)
+    assert packed_positions(groups, shared).tolist() == [position for _, _, position in tokens]
     expected = [
-        [g == g2 and p2 <= p and (c2 in (-1, c)) and (c != -1 or c2 == -1) for g2, c2, p2 in tokens]
+        [g2 in (-1, g) and p2 <= p and (c2 in (-1, c)) and (c != -1 or c2 == -1) for g2, c2, p2 in tokens]
         for g, c, p in tokens
     ]
-    assert np.array_equal(dense_mask(groups), np.array(expected))
+    assert np.array_equal(dense_mask(groups, shared), np.array(expected))
 
 
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ([[1, 2, 3]], 0),
+        ([[1, 2, 3], [1, 2, 4, 5]], 2),
+        ([[1, 2, 3], [1, 2, 3]], 2),
+        ([[1, 2, 3, 4], [1, 2], [1, 2, 3]], 1),
+        ([(1, 2, 9), [1, 2, 5], [1, 3, 0]], 1),
+        ([[1, 2], [2, 2]], 0),
+        ([[1], [1]], 0),
+    ],
+)
+def test_what_prompts_begin_with(prompts: list[Sequence[int]], expected: int) -> None:
+    """The last token of each stays its own."""
+    assert shared_length(prompts) == expected
+
+
+@pytest.mark.parametrize("shared", SHARED)
 @pytest.mark.parametrize(("num_heads", "num_kv_heads"), [(4, 2), (4, 4), (6, 1)])
 @pytest.mark.parametrize("groups", LAYOUTS.values(), ids=LAYOUTS)
-def test_packed_equals_dense_mask(groups: list[GroupLayout], num_heads: int, num_kv_heads: int) -> None:
+def test_packed_equals_dense_mask(groups: list[GroupLayout], num_heads: int, num_kv_heads: int, shared: int) -> None:
     """Under autograd, and with the backward that keeps less."""
     torch.manual_seed(0)
-    num_tokens, head_size = sum(group.num_tokens for group in groups), 8
+    num_tokens, head_size = shared + sum(group.num_tokens for group in groups), 8
     shapes = [(num_tokens, heads, head_size) for heads in (num_heads, num_kv_heads, num_kv_heads)]
     values = [torch.randn(shape) for shape in shapes]
     weight_THD = torch.randn(shapes[0])
@@ -56,9 +90,9 @@ def test_packed_equals_dense_mask(groups: list[GroupLayout], num_heads: int, num
         (out * weight_THD).sum().backward()
         return out.detach(), [q.grad, k.grad, v.grad]
 
-    dense, dense_grads = run(DenseMask(torch.from_numpy(dense_mask(groups))))
-    compact, compact_grads = run(PackedGroups(groups, torch.device("cpu"), is_compact=True))
-    packed, packed_grads = run(PackedGroups(groups, torch.device("cpu"), is_compact=False))
+    dense, dense_grads = run(DenseMask(torch.from_numpy(dense_mask(groups, shared))))
+    compact, compact_grads = run(PackedGroups(groups, CPU, shared, is_compact=True))
+    packed, packed_grads = run(PackedGroups(groups, CPU, shared, is_compact=False))
     torch.testing.assert_close(packed, dense, rtol=1e-5, atol=1e-6)
     assert torch.equal(compact, packed)
     for compact_grad, packed_grad, dense_grad in zip(compact_grads, packed_grads, dense_grads, strict=True):
@@ -75,7 +109,7 @@ def test_the_compact_backward_in_bf16_and_of_queries_alone(groups: list[GroupLay
     found = []
     for dtype, trained in ((torch.float32, 3), (torch.bfloat16, 3), (torch.bfloat16, 1)):
         q, k, v = inputs = [x.to(dtype, copy=True).requires_grad_(i < trained) for i, x in enumerate(wide)]
-        out = PackedGroups(groups, torch.device("cpu"), is_compact=True)(0, q, k, v)
+        out = PackedGroups(groups, CPU, is_compact=True)(0, q, k, v)
         (out * weight_THD).sum().backward()
         found.append([x.grad for x in inputs])
     for expected, half in zip(found[0], found[1], strict=True):
@@ -87,7 +121,7 @@ def test_the_compact_backward_in_bf16_and_of_queries_alone(groups: list[GroupLay
 def test_siblings_and_other_groups_are_invisible() -> None:
     torch.manual_seed(1)
     groups = [GroupLayout(3, (2, 4)), GroupLayout(2, (3,))]
-    attend = PackedGroups(groups, torch.device("cpu"))
+    attend = PackedGroups(groups, CPU)
     q, k, v = (torch.randn(14, 2, 8) for _ in range(3))
     before = attend(0, q, k, v)
     k[5:9], v[5:9] = 100.0, -100.0  # the second completion of the first group
@@ -98,5 +132,5 @@ def test_siblings_and_other_groups_are_invisible() -> None:
 def test_plain_causal_is_one_group_without_completions() -> None:
     torch.manual_seed(2)
     q, k, v = torch.randn(6, 4, 8), torch.randn(6, 2, 8), torch.randn(6, 2, 8)
-    packed = PackedGroups([GroupLayout(6, ())], torch.device("cpu"))
+    packed = PackedGroups([GroupLayout(6, ())], CPU)
     torch.testing.assert_close(DenseCausal()(0, q, k, v), packed(0, q, k, v), rtol=1e-5, atol=1e-6)

@@ -143,7 +143,7 @@ def test_the_peak_of_an_update_is_below_the_plan_and_not_far(
     decoder = adapted(MIDDLE, config.lora, getattr(torch, dtype)).train()
     decoder.recompute_activations(mode)
     optimizer = make_optimizer(decoder, config.training)
-    rows = [TrainRow(p, [1] * PROMPT, [2] * COMPLETION, 1.0, [-1.0] * COMPLETION) for p in range(P) for _ in range(G)]
+    rows = [TrainRow(p, [p] * PROMPT, [2] * COMPLETION, 1.0, [-1.0] * COMPLETION) for p in range(P) for _ in range(G)]
     loss = GRPOLoss(algorithm=AlgorithmConfig(), is_on_policy=True)
 
     def learn() -> dict[str, float]:

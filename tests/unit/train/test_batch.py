@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,20 +17,25 @@ from grpo_zero.train.batch import MAX_PADDING, TrainRow, pack, split_micro_batch
 CPU = torch.device("cpu")
 
 
-def layouts_of(rows: list[TrainRow]) -> list[GroupLayout]:
-    """By hand: a completion's last token takes no place."""
+def layouts_of(rows: list[TrainRow]) -> tuple[list[GroupLayout], int]:
+    """By hand: a completion's last token takes no place, what all prompts begin with takes one."""
+    prompts = {row.group: row.prompt_ids for row in rows}
+    shared = 0
+    while len(prompts) > 1 and min(map(len, prompts.values())) > shared + 1:
+        if len({ids[shared] for ids in prompts.values()}) > 1:
+            break
+        shared += 1
     out = []
-    for group in sorted({row.group for row in rows}):
-        members = [row for row in rows if row.group == group]
-        lengths = tuple(len(row.completion_ids) - 1 for row in members if row.completion_ids)
-        out.append(GroupLayout(len(members[0].prompt_ids), lengths))
-    return out
+    for group in sorted(prompts):
+        lengths = tuple(len(row.completion_ids) - 1 for row in rows if row.group == group and row.completion_ids)
+        out.append(GroupLayout(len(prompts[group]) - shared, lengths))
+    return out, shared
 
 
 def check_every_target(rows: list[TrainRow]) -> None:
     """Each target's predictor sees exactly its prompt and the completion before it, in order, at the right positions."""
     batch = pack(rows, CPU)
-    mask_TT = torch.from_numpy(dense_mask(layouts_of(rows)))
+    mask_TT = torch.from_numpy(dense_mask(*layouts_of(rows)))
     assert len(mask_TT) == len(batch.tokens_T) == len(batch.positions_T)
     expected = [
         ([*row.prompt_ids, *row.completion_ids[:t]], target, row.advantage)
@@ -49,6 +56,14 @@ def check_every_target(rows: list[TrainRow]) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_every_completion_token_is_predicted_from_its_own_past(seed: int) -> None:
     check_every_target(random_rows(seed, [3, 1, 4]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_prompts_begin_with_stands_once(seed: int) -> None:
+    begun = [replace(row, prompt_ids=[7, 8, 9, *row.prompt_ids]) for row in random_rows(seed, [3, 1, 4])]
+    check_every_target(begun)
+    apart = sum(len(pack([row for row in begun if row.group == g], CPU).tokens_T) for g in range(3))
+    assert len(pack(begun, CPU).tokens_T) <= apart - 2 * 3
 
 
 def test_one_token_completions_take_no_place() -> None:
